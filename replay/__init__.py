@@ -1,0 +1,1 @@
+"""The command `kvlife`, and what its commands run."""

@@ -1,0 +1,84 @@
+"""The command line: which commands there are, and what the exit status says.
+
+A command lives in a module of its own, which is imported when the command runs or shows its own
+help, so that `kvlife --help` loads no engine. A command returns its exit status, or None for 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from kvlife import __version__
+from kvlife.errors import InvariantViolation, KvLifeError
+
+FINE = 0
+FOUND = 1
+UNUSABLE = 2
+INTERRUPTED = 130
+
+COMMANDS = {
+    "simulate": (
+        "kvlife.replay.simulate_command:simulate",
+        "Run a workload through the engine, check each event, and write its log.",
+    ),
+    "replay": (
+        "kvlife.replay.replay_command:replay",
+        "Run a log again under the checker, and compare its state with the recorded one.",
+    ),
+}
+
+
+def build_app() -> App:
+    """The application with every command registered by name, and none of them imported."""
+    app = App(
+        name="kvlife",
+        help=(
+            "Follow the life of KV-cache memory: run it, check it, log it, replay it.\n\n"
+            "Exit status: 0 fine, 1 a violation or a difference was found, 2 unusable input."
+        ),
+        help_format="plaintext",
+        version=__version__,
+        exit_on_error=False,
+        result_action="return_value",
+    )
+    for name, (target, summary) in COMMANDS.items():
+        app.command(target, name=name, help=summary)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the process's own) and return its exit status.
+
+    0: fine. 1: a violation or a difference was found. 2: the input or the arguments are unusable;
+    a message on stderr says which, without a traceback. Anything else that is raised is a bug of
+    kvlife, and keeps its traceback.
+    """
+    try:
+        status = build_app()(sys.argv[1:] if arguments is None else list(arguments))
+    except CycloptsError:
+        return UNUSABLE  # cyclopts has printed what is wrong with the arguments
+    except InvariantViolation as violation:
+        return _complain(violation, FOUND)
+    except BrokenPipeError:
+        return _reader_left()
+    except (KvLifeError, OSError) as error:
+        return _complain(error, UNUSABLE)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    return FINE if status is None else int(status)
+
+
+def _complain(what: object, status: int) -> int:
+    print(f"kvlife: {what}", file=sys.stderr)
+    return status
+
+
+def _reader_left() -> int:
+    # Who reads the output has closed it (`kvlife ... | head`). What is still buffered goes nowhere,
+    # or the interpreter would complain of the closed pipe once more when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FINE
