@@ -22,11 +22,12 @@ demo: $(VENV)/core.stamp ## simulate 2,000 requests, check every event, and repl
 test: $(VENV)/dev.stamp ## the tests, and at the end what was skipped (TESTS=tests/log for a part)
 	$(RUN) -m pytest -n $(WORKERS) $(TESTS)
 
-check: $(VENV)/dev.stamp ## lint, format, types, layers
+check: $(VENV)/dev.stamp ## lint, format, types, layers, tables of docs/
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports
+	$(RUN) tools/tables.py --check
 
 format: $(VENV)/dev.stamp ## mend what ruff can mend
 	$(RUN) -m ruff check --fix .

@@ -103,7 +103,7 @@ _HOMES = {
 # A type checker reads the imports above, and so reports a name that is not there.
 if not TYPE_CHECKING:
 
-    def __getattr__(name):
+    def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'kvlife' has no attribute {name!r}")
         # The engine behind these names is loaded when one of them is first asked for.
@@ -115,5 +115,5 @@ if not TYPE_CHECKING:
         globals()[name] = value
         return value
 
-    def __dir__():
+    def __dir__() -> list[str]:
         return __all__

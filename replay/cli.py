@@ -18,7 +18,8 @@ from kvlife.errors import InvariantViolation, KvLifeError
 FINE = 0
 FOUND = 1
 UNUSABLE = 2
-INTERRUPTED = 130
+INTERRUPTED = 130  # 128 and the number of the signal, as shells count
+READER_LEFT = 141
 
 COMMANDS = {
     "simulate": (
@@ -44,6 +45,7 @@ def build_app() -> App:
         version=__version__,
         exit_on_error=False,
         result_action="return_value",
+        suppress_keyboard_interrupt=False,
     )
     for name, (target, summary) in COMMANDS.items():
         app.command(target, name=name, help=summary)
@@ -54,17 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit status.
 
     0: fine. 1: a violation or a difference was found. 2: the input or the arguments are unusable;
-    a message on stderr says which, without a traceback. Anything else that is raised is a bug of
-    kvlife, and keeps its traceback.
+    a message on stderr says which, without a traceback. 130: interrupted. 141: whoever read the
+    output has gone. Anything else that is raised is a bug of kvlife, and keeps its traceback.
     """
     try:
         status = build_app()(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
     except CycloptsError:
         return UNUSABLE  # cyclopts has printed what is wrong with the arguments
     except InvariantViolation as violation:
         return _complain(violation, FOUND)
     except BrokenPipeError:
         return _reader_left()
+    except SystemExit as stop:
+        if not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        return READER_LEFT  # rich answers a closed pipe with an exit of its own
     except (KvLifeError, OSError) as error:
         return _complain(error, UNUSABLE)
     except KeyboardInterrupt:
@@ -81,4 +88,4 @@ def _reader_left() -> int:
     # Who reads the output has closed it (`kvlife ... | head`). What is still buffered goes nowhere,
     # or the interpreter would complain of the closed pipe once more when it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FINE
+    return READER_LEFT

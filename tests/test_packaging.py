@@ -66,8 +66,10 @@ def test_a_wheel_holds_each_source_file(wheel_names):
 def test_a_source_archive_builds_the_same_wheel(tree, wheel_names, tmp_path):
     """The source archive stands alone: a wheel made from it holds the same files."""
     archive = build("build_sdist", tree, tmp_path)
+    # The first releases of Python 3.11 know no filters yet, and later ones ask for one.
+    options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path, filter="data")
+        tar.extractall(tmp_path, **options)  # noqa: S202  # an archive that this test made
     unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
     wheel = build("build_wheel", unpacked, tmp_path)
     assert sorted(zipfile.ZipFile(wheel).namelist()) == wheel_names

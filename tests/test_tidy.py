@@ -40,7 +40,8 @@ def real_files(folders):
     for folder in folders:
         for path, subfolders, names in os.walk(ROOT / folder):
             subfolders[:] = sorted(name for name in subfolders if not name.endswith(MADE))
-            yield from (Path(path) / name for name in sorted(names))
+            files = [Path(path) / name for name in sorted(names)]
+            yield from (file for file in files if not file.is_symlink())
 
 
 def modules_in(folders):

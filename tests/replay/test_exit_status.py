@@ -1,5 +1,9 @@
 """The exit status of `kvlife`: 0 fine, 1 a violation or a difference, 2 unusable."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from kvlife.errors import ConfigError, InvariantViolation, LogTruncated
@@ -81,3 +85,20 @@ def test_a_bug_keeps_its_traceback(run_with):
     """What is no error of the input comes through as it is, so that it can be reported."""
     with pytest.raises(ZeroDivisionError):
         run_with(ZeroDivisionError())
+
+
+@pytest.mark.parametrize("code", ["cli.main(['--help'])", "cli.main(['probe'])"])
+def test_a_reader_that_left_is_141(code):
+    """A closed pipe ends a command as shells expect, in silence, whoever was printing."""
+    program = (
+        "import sys; from kvlife.replay import cli; app = cli.build_app();"
+        "app.command(lambda: print('x'), name='probe'); cli.build_app = lambda: app;"
+        f"sys.exit({code})"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")

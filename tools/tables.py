@@ -1,0 +1,77 @@
+"""`make docs`: writes the tables that stand in docs/ again, from the code that they describe.
+
+A page holds a table between `<!-- table: NAME -->` and `<!-- end of table -->`. With `--check`
+nothing is written, and a table that differs from the code is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kvlife import events
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Lay out a Markdown table; a bar inside a cell is escaped."""
+    lines = [list(head), *map(list, rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    cells = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def table_of_events() -> str:
+    """List each event with its code and what it does."""
+    rows = [
+        (f"`{event.__name__}`", str(event.CODE), inspect.getdoc(event) or "")
+        for event in events.EVENT_TYPES
+    ]
+    return table(("event", "code", "what it does"), rows)
+
+
+def table_of_fields() -> str:
+    """List each field of each event with its kind and meaning."""
+    rows = [
+        (f"`{event.__name__}`", f"`{field.name}`", field.kind.value, field.doc)
+        for event in events.EVENT_TYPES
+        for field in events.FIELDS[event]
+    ]
+    return table(("event", "field", "kind", "meaning"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"events": table_of_events, "fields": table_of_fields}
+
+
+def rewritten(page: str) -> str:
+    """Return the page with each of its tables made anew; an unknown name is a `KeyError`."""
+    return TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], page)
+
+
+def main() -> int:
+    """Rewrite the pages, or check them; 1 where a check finds a difference."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, report differences")
+    check = parser.parse_args().check
+    num_tables = 0
+    stale = []
+    for path in sorted(DOCS.glob("*.md")):
+        page = path.read_text(encoding="utf-8")
+        num_tables += len(TABLE.findall(page))
+        if rewritten(page) != page:
+            stale.append(path.name)
+            if not check:
+                path.write_text(rewritten(page), encoding="utf-8")
+    written = "differ from the code: run `make docs`" if check else "written again"
+    print(f"{num_tables} tables; {', '.join(stale) or 'no page'} {written}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
