@@ -1,0 +1,72 @@
+"""Events: facts about KV memory, each carrying every choice that was made."""
+
+from kvlife.events.catalogue import (
+    BY_CODE,
+    BY_NAME,
+    EVENT_TYPES,
+    FIELDS,
+    Event,
+    Recorded,
+    same_event,
+)
+from kvlife.events.fields import Field, FieldKind
+from kvlife.events.pool import (
+    Evicted,
+    Marked,
+    Pinned,
+    Resized,
+    SessionClosed,
+    SessionRestored,
+    SessionSaved,
+    StepDispatched,
+    StepSettled,
+    Unpinned,
+    Violated,
+)
+from kvlife.events.requests import (
+    Admitted,
+    Allocated,
+    Committed,
+    PageLists,
+    Protected,
+    Released,
+    Resumed,
+    Retracted,
+    RolledBack,
+    WindowEvicted,
+)
+from kvlife.events.structure import check_structure
+
+__all__ = [
+    "BY_CODE",
+    "BY_NAME",
+    "EVENT_TYPES",
+    "FIELDS",
+    "Admitted",
+    "Allocated",
+    "Committed",
+    "Event",
+    "Evicted",
+    "Field",
+    "FieldKind",
+    "Marked",
+    "PageLists",
+    "Pinned",
+    "Protected",
+    "Recorded",
+    "Released",
+    "Resized",
+    "Resumed",
+    "Retracted",
+    "RolledBack",
+    "SessionClosed",
+    "SessionRestored",
+    "SessionSaved",
+    "StepDispatched",
+    "StepSettled",
+    "Unpinned",
+    "Violated",
+    "WindowEvicted",
+    "check_structure",
+    "same_event",
+]

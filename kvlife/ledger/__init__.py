@@ -1,0 +1,28 @@
+"""The ledger: columns, the fold over events, snapshots and digests."""
+
+from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
+from kvlife.ledger.change import Change, derive, derive_allocated
+from kvlife.ledger.ledger import EMPTY, Ledger
+from kvlife.ledger.rows import UNBOUNDED, RowColumns, RowState
+from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, state_digest
+from kvlife.ledger.spaces import PageSpace, PageState
+
+__all__ = [
+    "EMPTY",
+    "UNBOUNDED",
+    "Change",
+    "FrozenState",
+    "Ledger",
+    "LedgerSnapshot",
+    "OpenStep",
+    "PageSpace",
+    "PageState",
+    "Pin",
+    "RowColumns",
+    "RowState",
+    "Session",
+    "Waiting",
+    "derive",
+    "derive_allocated",
+    "state_digest",
+]

@@ -1,0 +1,432 @@
+"""The fold: one function for each kind of event, and nowhere else does state change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvlife import transitions
+from kvlife.events import pool, requests
+from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
+from kvlife.ledger.rows import UNBOUNDED, RowState
+from kvlife.ledger.spans import At, indices, num_at
+
+if TYPE_CHECKING:
+    from kvlife.ledger.change import Change
+    from kvlife.ledger.ledger import Ledger
+
+I32 = npt.NDArray[np.int32]
+
+
+def place(table: I32, at: At, pages: I32) -> None:
+    """Write pages to table entries; where a faulty event has too few or too many, what fits."""
+    wanted = num_at(at)
+    if pages.size == wanted:
+        table[at] = pages
+        return
+    spots = indices(at)
+    table[spots] = 0
+    fitting = min(wanted, pages.size)
+    table[spots[:fitting]] = pages[:fitting]
+
+
+def _let_go(ledger: Ledger, change: Change, stamp: int) -> None:
+    if change.gone is None or change.gone_at is None:
+        return
+    for group, pages, at in zip(ledger.layout.groups, change.gone, change.gone_at, strict=True):
+        if num_at(at):
+            ledger.tables[group.idx][at] = 0
+        if pages.size:
+            ledger.spaces[group.space_idx].let_go(pages, stamp)
+
+
+def _join(ledger: Ledger, change: Change, stamp: int) -> None:
+    if change.joined is None or change.joined_at is None:
+        return
+    for group, pages, at in zip(ledger.layout.groups, change.joined, change.joined_at, strict=True):
+        if pages.size or num_at(at):
+            place(ledger.tables[group.idx], at, pages)
+            ledger.spaces[group.space_idx].join(pages, stamp)
+
+
+def _take(ledger: Ledger, change: Change, stamp: int) -> None:
+    if change.taken is None or change.taken_at is None:
+        return
+    for group, pages, at in zip(ledger.layout.groups, change.taken, change.taken_at, strict=True):
+        if pages.size or num_at(at):
+            place(ledger.tables[group.idx], at, pages)
+            ledger.spaces[group.space_idx].take(pages, group.idx, stamp)
+
+
+def _set_lengths(ledger: Ledger, where: Any, change: Change, seq: int) -> None:  # Any: row or index
+    rows = ledger.rows
+    if change.protected is not None:
+        rows.protected[where] = change.protected
+    if change.committed is not None:
+        rows.committed[where] = change.committed
+    if change.allocated is not None:
+        rows.allocated[where] = change.allocated
+    if change.settled is not None:
+        rows.settled[where] = change.settled
+    if change.cursors is not None:
+        for idx, cursor in enumerate(change.cursors):
+            if cursor is not None:
+                rows.cursors[idx, where] = cursor
+    rows.last_event[where] = seq
+
+
+def _bind(ledger: Ledger, event: requests.Admitted | requests.Resumed, seq: int) -> None:
+    rows, row = ledger.rows, event.row
+    rows.state[row] = RowState.HELD
+    rows.generation[row] += 1
+    rows.rid[row] = event.rid
+    rows.namespace[row] = event.namespace
+    rows.prompt_len[row] = event.prompt_len
+    rows.floor[row] = event.evict_floor
+    rows.in_flight[row] = 0
+    rows.last_event[row] = seq
+    ledger.requests[event.rid] = row
+    ledger.membership += 1
+
+
+def _admitted(
+    ledger: Ledger, event: requests.Admitted | requests.Resumed, change: Change, seq: int, stamp: int
+) -> None:
+    if event.row == 0:
+        return
+    _bind(ledger, event, seq)
+    _join(ledger, change, stamp)
+    _take(ledger, change, stamp)
+    _set_lengths(ledger, event.row, change, seq)
+
+
+def _resumed(
+    ledger: Ledger, event: requests.Resumed, change: Change, seq: int, stamp: int
+) -> None:
+    ledger.waiting.pop(event.rid, None)
+    _admitted(ledger, event, change, seq, stamp)
+
+
+def _allocated(
+    ledger: Ledger, _event: requests.Allocated, change: Change, seq: int, stamp: int
+) -> None:
+    _take(ledger, change, stamp)
+    rows, index = ledger.rows, change.index
+    rows.allocated[index] = change.allocated
+    rows.last_event[index] = seq
+    if change.cursors is not None:
+        for idx, cursor in enumerate(change.cursors):
+            rows.cursors[idx, index] = cursor
+
+
+def _committed(
+    ledger: Ledger, event: requests.Committed, change: Change, seq: int, _stamp: int
+) -> None:
+    rows, index = ledger.rows, change.index
+    rows.committed[index] = event.committed_len
+    rows.last_event[index] = seq
+
+
+def _protected(
+    ledger: Ledger, event: requests.Protected, change: Change, seq: int, stamp: int
+) -> None:
+    row, old = event.row, int(ledger.rows.protected[event.row])
+    in_flight = ledger.rows.in_flight[row] > 0
+    for group in ledger.layout.groups:
+        table, space = ledger.tables[group.idx], ledger.spaces[group.space_idx]
+        base, width = row * group.table_width, group.table_width
+        links = event.rebinds[event.rebinds[:, 0] == group.idx] if event.rebinds.size else None
+        if links is not None and links.size:
+            own, canonical = links[:, 2].copy(), links[:, 3].copy()
+            table[base + links[:, 1]] = canonical
+            space.join(canonical, stamp)
+            if in_flight:
+                _pin_under_step(ledger, int(ledger.rows.newest_step[row]), group.idx, own, stamp)
+            space.let_go(own, stamp)
+        keys = event.keys[group.idx]
+        low = min(max(old, 0) // group.page_size, width)
+        high = min(low + keys.size, width)
+        pages = table[base + low : base + high]
+        parents = table[base + max(low - 1, 0) : base + high - 1]
+        if low == 0 and high > 0:
+            parents = np.concatenate((np.zeros(1, np.int32), parents))
+        chosen = (keys[: high - low] != 0) & (pages != 0)
+        if chosen.any():
+            space.publish(pages[chosen], keys[: high - low][chosen], parents[chosen], stamp)
+    _set_lengths(ledger, row, change, seq)
+
+
+def _pin_under_step(ledger: Ledger, step: int, group: int, pages: I32, stamp: int) -> None:
+    """Pages that leave a row in flight stay untouched until its newest step has settled."""
+    opened = ledger.steps.get(step)
+    if opened is None or not pages.size:
+        return
+    opened.pinned.append((group, pages))
+    ledger.spaces[ledger.layout.groups[group].space_idx].pin(pages, stamp)
+
+
+def _pin_leaving(ledger: Ledger, change: Change, stamp: int) -> None:
+    """Pin what leaves HELD rows in flight, as the table says, under each row's newest step."""
+    index = np.array([change.row]) if change.index is None else change.index
+    flying = index[ledger.rows.in_flight[index] > 0]
+    if not flying.size or change.gone_at is None:
+        return
+    for group, at in zip(ledger.layout.groups, change.gone_at, strict=True):
+        spots = indices(at)
+        owners = spots // group.table_width
+        for step in np.unique(ledger.rows.newest_step[flying]):
+            ours = flying[ledger.rows.newest_step[flying] == step]
+            pages = ledger.tables[group.idx][spots[np.isin(owners, ours)]]
+            _pin_under_step(ledger, int(step), group.idx, pages[pages != 0], stamp)
+
+
+def _cap_noted(ledger: Ledger, rows: npt.NDArray[np.intp], lengths: Any) -> None:  # Any: int or array
+    """What a step noted above the new end of a row will never settle."""
+    for opened in ledger.steps.values():
+        for row, length in zip(rows.tolist(), np.atleast_1d(lengths).tolist(), strict=True):
+            hit = opened.rows == row
+            opened.noted[hit] = np.minimum(opened.noted[hit], length)
+
+
+def _rolled_back(
+    ledger: Ledger, event: requests.RolledBack, change: Change, seq: int, stamp: int
+) -> None:
+    _pin_leaving(ledger, change, stamp)
+    _let_go(ledger, change, stamp)
+    _set_lengths(ledger, change.index, change, seq)
+    if change.index is not None and ledger.steps:
+        _cap_noted(ledger, change.index, change.allocated)
+    committed = dict(zip(event.rows.tolist(), event.committed_len.tolist(), strict=True))
+    for group_idx, row, shared, new in event.copies.tolist():
+        group = ledger.layout.groups[group_idx]
+        space = ledger.spaces[group.space_idx]
+        idx = min(max(committed.get(row, 0) // group.page_size, 0), group.table_width - 1)
+        ledger.tables[group_idx][row * group.table_width + idx] = new
+        pages = np.array([shared], np.int32)
+        if ledger.rows.in_flight[row] > 0:
+            step = int(ledger.rows.newest_step[row])
+            _pin_under_step(ledger, step, group_idx, pages, stamp)
+        space.let_go(pages, stamp)
+        space.take(np.array([new], np.int32), group_idx, stamp)
+
+
+def _window_evicted(
+    ledger: Ledger, _event: requests.WindowEvicted, change: Change, seq: int, stamp: int
+) -> None:
+    _let_go(ledger, change, stamp)
+    _set_lengths(ledger, change.index, change, seq)
+
+
+def _evicted(
+    ledger: Ledger, event: pool.Evicted, _change: Change, _seq: int, stamp: int
+) -> None:
+    for group, pages in zip(ledger.layout.groups, event.pages, strict=True):
+        if pages.size:
+            ledger.spaces[group.space_idx].evict(pages, stamp)
+
+
+def _free_row(ledger: Ledger, row: int, seq: int) -> None:
+    ledger.rows.reset(row)
+    ledger.rows.last_event[row] = seq
+    ledger.membership += 1
+
+
+def _unbind(ledger: Ledger, row: int, change: Change, seq: int, stamp: int) -> None:
+    """The row lets go and becomes FREE, or DRAINING while steps in flight name it."""
+    rows = ledger.rows
+    if rows.state[row] != RowState.HELD:
+        _let_go(ledger, change, stamp)
+        return
+    _let_go(ledger, change, stamp)
+    if rows.in_flight[row] > 0:
+        rows.state[row] = RowState.DRAINING
+        rows.generation[row] += 1
+        rows.rid[row] = rows.session[row] = None
+        rows.last_event[row] = seq
+        ledger.membership += 1
+    else:
+        _free_row(ledger, row, seq)
+
+
+def _drop_holder(ledger: Ledger, rid: str, row: int | None) -> None:
+    """The request is gone from the books, and its session with it where it ran a turn."""
+    bound = ledger.requests.pop(rid, None)
+    row = bound if row is None else row
+    if row is None:
+        return
+    session = ledger.rows.session[row]
+    if session is not None and ledger.rows.rid[row] == rid:
+        ledger.sessions.pop(session, None)
+
+
+def _released(
+    ledger: Ledger, event: requests.Released, change: Change, seq: int, stamp: int
+) -> None:
+    ledger.waiting.pop(event.rid, None)
+    _drop_holder(ledger, event.rid, event.row)
+    if event.row is not None:
+        _unbind(ledger, event.row, change, seq, stamp)
+    else:
+        _let_go(ledger, change, stamp)
+
+
+def _retracted(
+    ledger: Ledger, event: requests.Retracted, change: Change, seq: int, stamp: int
+) -> None:
+    rows, row = ledger.rows, event.row
+    ledger.waiting[event.rid] = Waiting(
+        prompt_len=int(rows.prompt_len[row]),
+        committed_len=int(rows.committed[row]),
+        namespace=int(rows.namespace[row]),
+        backup=event.backup,
+        seq=seq,
+    )
+    _drop_holder(ledger, event.rid, row)
+    _unbind(ledger, row, change, seq, stamp)
+
+
+def _trim(ledger: Ledger, change: Change, seq: int, stamp: int) -> None:
+    _pin_leaving(ledger, change, stamp)
+    _let_go(ledger, change, stamp)
+    _set_lengths(ledger, change.row, change, seq)
+    if ledger.steps:
+        _cap_noted(ledger, np.array([change.row]), change.allocated)
+    ledger.rows.generation[change.row] += 1
+    ledger.membership += 1
+
+
+def _session_saved(
+    ledger: Ledger, event: pool.SessionSaved, change: Change, seq: int, stamp: int
+) -> None:
+    rows, row = ledger.rows, event.row
+    _trim(ledger, change, seq, stamp)
+    before = ledger.sessions.get(event.session_id)
+    ledger.requests.pop(event.rid, None)
+    rows.rid[row], rows.session[row] = None, event.session_id
+    ledger.sessions[event.session_id] = Session(
+        row=row,
+        rid=None,
+        kept_len=event.kept_len,
+        protected_len=int(rows.protected[row]),
+        num_turns=1 if before is None else before.num_turns + 1,
+        seq=seq,
+    )
+
+
+def _session_restored(
+    ledger: Ledger, event: pool.SessionRestored, change: Change, seq: int, stamp: int
+) -> None:
+    rows, row = ledger.rows, event.row
+    _trim(ledger, change, seq, stamp)
+    before = ledger.sessions.get(event.session_id)
+    rows.rid[row], rows.session[row] = event.rid, event.session_id
+    rows.prompt_len[row] = event.prompt_len
+    ledger.requests[event.rid] = row
+    ledger.sessions[event.session_id] = Session(
+        row=row,
+        rid=event.rid,
+        kept_len=event.kept_len,
+        protected_len=int(rows.protected[row]),
+        num_turns=0 if before is None else before.num_turns,
+        seq=seq,
+    )
+
+
+def _session_closed(
+    ledger: Ledger, event: pool.SessionClosed, change: Change, seq: int, stamp: int
+) -> None:
+    session = ledger.sessions.pop(event.session_id, None)
+    if event.row is not None:
+        _unbind(ledger, event.row, change, seq, stamp)
+        return
+    _let_go(ledger, change, stamp)
+    if session is not None and ledger.rows.session[session.row] == event.session_id:
+        ledger.rows.session[session.row] = None
+
+
+def _step_dispatched(
+    ledger: Ledger, event: pool.StepDispatched, _change: Change, seq: int, _stamp: int
+) -> None:
+    rows, index = ledger.rows, ledger.index_of(event.rows)
+    rows.in_flight[index] += 1
+    rows.newest_step[index] = event.step
+    settled = rows.settled.take(index)
+    first = settled == UNBOUNDED
+    if first.any():
+        rows.settled[index] = np.where(first, rows.committed.take(index), settled)
+    ledger.steps[event.step] = OpenStep(index, rows.allocated.take(index), seq)
+
+
+def _step_settled(
+    ledger: Ledger, event: pool.StepSettled, change: Change, seq: int, stamp: int
+) -> None:
+    rows = ledger.rows
+    opened = ledger.steps.pop(event.step, None)
+    if opened is not None:
+        index = opened.rows
+        rows.in_flight[index] -= 1
+        rows.settled[index] = transitions.higher(rows.settled.take(index), opened.noted)
+        for group, pages in opened.pinned:
+            ledger.spaces[ledger.layout.groups[group].space_idx].unpin(pages, stamp)
+    _let_go(ledger, change, stamp)
+    for row in event.drained.tolist():
+        if rows.state[row] == RowState.DRAINING:
+            _free_row(ledger, row, seq)
+
+
+def _pinned(ledger: Ledger, event: pool.Pinned, _change: Change, seq: int, stamp: int) -> None:
+    group = ledger.layout.groups[event.group]
+    ledger.spaces[group.space_idx].pin(event.pages, stamp)
+    ledger.pins[event.pin_id] = Pin(
+        kind=event.kind,
+        writes=event.writes,
+        owner=event.owner,
+        group=event.group,
+        pages=event.pages,
+        seq=seq,
+        time_ns=ledger.time_ns,
+    )
+
+
+def _unpinned(ledger: Ledger, event: pool.Unpinned, _change: Change, _seq: int, stamp: int) -> None:
+    ledger.pins.pop(event.pin_id, None)
+    group = ledger.layout.groups[event.group]
+    ledger.spaces[group.space_idx].unpin(event.pages, stamp)
+
+
+def _resized(
+    ledger: Ledger, event: pool.Resized, _change: Change, _seq: int, _stamp: int
+) -> None:
+    ledger.resize(event.space, event.num_pages)
+
+
+def _noted(_ledger: Ledger, _event: Any, _change: Change, _seq: int, _stamp: int) -> None:  # Any: marks
+    """A note changes nothing but the seq."""
+
+
+# Any: each function takes the event type it stands beside.
+APPLY: dict[type, Callable[[Ledger, Any, Change, int, int], None]] = {
+    requests.Admitted: _admitted,
+    requests.Resumed: _resumed,
+    requests.Allocated: _allocated,
+    requests.Committed: _committed,
+    requests.Protected: _protected,
+    requests.RolledBack: _rolled_back,
+    requests.WindowEvicted: _window_evicted,
+    requests.Released: _released,
+    requests.Retracted: _retracted,
+    pool.Evicted: _evicted,
+    pool.SessionSaved: _session_saved,
+    pool.SessionRestored: _session_restored,
+    pool.SessionClosed: _session_closed,
+    pool.StepDispatched: _step_dispatched,
+    pool.StepSettled: _step_settled,
+    pool.Pinned: _pinned,
+    pool.Unpinned: _unpinned,
+    pool.Resized: _resized,
+    pool.Marked: _noted,
+    pool.Violated: _noted,
+}

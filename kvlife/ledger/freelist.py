@@ -1,0 +1,102 @@
+"""The free list of a page space: an array, with each FREE page's position kept beside it."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+I32 = npt.NDArray[np.int32]
+
+
+@attrs.define(eq=False)
+class FreeList:
+    """FREE pages in an array `slots` of as many entries as the space has pages.
+
+    Last freed first: entries [0, num_free), taken from the end. First freed first: a ring from
+    `start` on, taken from there. `position[page]` is where a FREE page stands.
+    """
+
+    slots: I32
+    position: I32
+    fifo: bool
+    num_free: int = 0
+    start: int = 0
+
+    @classmethod
+    def create(cls, num_pages: int, position: I32, *, fifo: bool) -> FreeList:
+        """All pages but page 0; page 1 is at the head."""
+        free = cls(np.zeros(num_pages, np.int32), position, fifo)
+        free.put_back(np.arange(1, num_pages, dtype=np.int32))
+        return free
+
+    def head(self, num: int) -> I32:
+        """The pages that would be taken next, fewer where there are not as many."""
+        num = min(num, self.num_free)
+        if not self.fifo:
+            return self.slots[self.num_free - num : self.num_free][::-1].copy()
+        if self.start + num <= len(self.slots):
+            return self.slots[self.start : self.start + num].copy()
+        return self.slots.take(np.arange(self.start, self.start + num), mode="wrap")
+
+    def take_head(self, pages: I32) -> bool:
+        """Take these pages if they are exactly the head; else change nothing and say False."""
+        num = pages.size
+        if num > self.num_free or self.head(num).tobytes() != pages.tobytes():
+            return False
+        self.num_free -= num
+        if self.fifo:
+            self.start = (self.start + num) % len(self.slots)
+        return True
+
+    def remove(self, pages: I32) -> None:
+        """Take any FREE pages, each named once; the last entries move into the holes."""
+        num = pages.size
+        if num == 0:
+            return
+        size = len(self.slots)
+        logical = (self.position[pages] - self.start) % size
+        left = self.num_free - num
+        in_tail = np.zeros(num, bool)
+        in_tail[logical[logical >= left] - left] = True
+        tail = (self.start + left + np.arange(num)) % size
+        movers = self.slots[tail[~in_tail]]
+        holes = (self.start + np.sort(logical[logical < left])) % size
+        self.slots[holes] = movers
+        self.position[movers] = holes
+        self.num_free = left
+
+    def put_back(self, pages: I32) -> bool:
+        """Append pages, the first to be taken first; False, with nothing done, if one is twice."""
+        num = pages.size
+        if self.num_free + num > len(self.slots):
+            return False
+        ordered = pages if self.fifo else pages[::-1]
+        first = self.start + self.num_free
+        if first + num <= len(self.slots):
+            self.slots[first : first + num] = ordered
+            spots = np.arange(first, first + num, dtype=np.int32)
+        else:
+            spots = (np.arange(first, first + num) % len(self.slots)).astype(np.int32)
+            self.slots[spots] = ordered
+        self.position[ordered] = spots
+        if self.position[ordered].tobytes() != spots.tobytes():
+            return False
+        self.num_free += num
+        return True
+
+    def pages(self) -> I32:
+        """All FREE pages in storage order, from the one freed first."""
+        if self.start + self.num_free <= len(self.slots):
+            return self.slots[self.start : self.start + self.num_free].copy()
+        return self.slots.take(np.arange(self.start, self.start + self.num_free), mode="wrap")
+
+    def resize(self, num_pages: int, position: I32) -> None:
+        """Another number of pages; those that stay keep their order."""
+        kept = self.pages()
+        self.slots = np.zeros(num_pages, np.int32)
+        self.slots[: kept.size] = kept
+        self.position = position
+        self.position[kept] = np.arange(kept.size, dtype=np.int32)
+        self.start = 0
+        self.num_free = kept.size

@@ -1,0 +1,171 @@
+"""A page space: the columns of its pages, their state machine, and the free list."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from kvlife.ledger.freelist import FreeList
+
+I32 = npt.NDArray[np.int32]
+U64 = npt.NDArray[np.uint64]
+
+
+class PageState(enum.IntEnum):
+    """The state of a page; RESERVED is page 0, which is never handed out."""
+
+    FREE = 0
+    PRIVATE = 1
+    CACHED = 2
+    QUARANTINED = 3
+    RESERVED = 4
+
+
+FREE, PRIVATE, CACHED, QUARANTINED = (np.uint8(state) for state in range(4))
+
+
+@attrs.define(eq=False)
+class PageSpace:
+    """Per page: state, group, refs, pins, key, parent page, last use, last event.
+
+    `link` is the parent page of a page that is not FREE, and the position in the free list of one
+    that is. `last_use` and `last_event` are seqs, stored as distances from the ledger's base.
+    Every method is total: what a faulty event asks for is done as far as it makes sense.
+    """
+
+    state: npt.NDArray[np.uint8]
+    group: npt.NDArray[np.uint8]
+    refs: I32
+    pins: I32
+    key: U64
+    link: I32
+    last_use: npt.NDArray[np.uint32]
+    last_event: npt.NDArray[np.uint32]
+    free: FreeList
+
+    @classmethod
+    def create(cls, num_pages: int, *, fifo: bool) -> PageSpace:
+        """All pages FREE, page 0 RESERVED; page 1 is taken first."""
+        state = np.zeros(num_pages, np.uint8)
+        state[0] = PageState.RESERVED
+        link = np.zeros(num_pages, np.int32)
+        return cls(
+            state=state,
+            group=np.zeros(num_pages, np.uint8),
+            refs=np.zeros(num_pages, np.int32),
+            pins=np.zeros(num_pages, np.int32),
+            key=np.zeros(num_pages, np.uint64),
+            link=link,
+            last_use=np.zeros(num_pages, np.uint32),
+            last_event=np.zeros(num_pages, np.uint32),
+            free=FreeList.create(num_pages, link, fifo=fifo),
+        )
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the space, the reserved one included."""
+        return len(self.state)
+
+    def take(self, pages: I32, group: int, stamp: int) -> None:
+        """FREE pages become PRIVATE with one ref; a page that is not FREE only gets the ref."""
+        if not self.free.take_head(pages):
+            # Off the fast path: any FREE page may be taken, and a faulty event may name others.
+            were_free = np.unique(pages[self.state[pages] == FREE])
+            self.free.remove(were_free)
+            self.state[were_free] = PRIVATE
+            self.group[were_free] = group
+            self.link[were_free] = 0
+            reserved = pages == 0
+            np.add.at(self.refs, pages[~reserved], 1)
+        else:
+            self.state[pages] = PRIVATE
+            self.group[pages] = group
+            self.refs[pages] = 1
+            self.link[pages] = 0
+        self.last_use[pages] = stamp
+        self.last_event[pages] = stamp
+
+    def join(self, pages: I32, stamp: int) -> None:
+        """One more ref on each page; a FREE or reserved page is left alone."""
+        known = pages[(self.state[pages] != FREE) & (pages != 0)]
+        np.add.at(self.refs, known, 1)
+        self.last_use[known] = stamp
+        self.last_event[known] = stamp
+
+    def let_go(self, pages: I32, stamp: int) -> None:
+        """One ref less on each page; at 0 a PRIVATE one becomes FREE, or QUARANTINED if pinned."""
+        if not pages.size:
+            return
+        np.subtract.at(self.refs, pages, 1)
+        left = self.refs[pages]
+        if left.min() < 0:
+            np.maximum.at(self.refs, pages, 0)
+        gone = pages[(left <= 0) & (self.state[pages] == PRIVATE)]
+        self.last_event[pages] = stamp
+        if gone.size:
+            pinned = self.pins[gone] > 0
+            self.state[gone[pinned]] = QUARANTINED
+            self.set_free(gone[~pinned])
+
+    def set_free(self, pages: I32) -> None:
+        """Make pages FREE and put them into the free list, each once."""
+        if not self.free.put_back(pages):
+            # A faulty event named a page twice: keep the first of each, in order.
+            _, first = np.unique(pages, return_index=True)
+            pages = pages[np.sort(first)]
+            self.free.put_back(pages)
+        self.state[pages] = FREE
+        self.key[pages] = 0
+        self.refs[pages] = 0
+        self.group[pages] = 0
+
+    def publish(self, pages: I32, keys: U64, parents: I32, stamp: int) -> None:
+        """PRIVATE pages become CACHED under their keys; others are left alone."""
+        new = self.state[pages] == PRIVATE
+        chosen = pages if new.all() else pages[new]
+        self.state[chosen] = CACHED
+        self.key[chosen] = keys if chosen is pages else keys[new]
+        self.link[chosen] = parents if chosen is pages else parents[new]
+        self.last_event[chosen] = stamp
+
+    def evict(self, pages: I32, stamp: int) -> None:
+        """CACHED pages become FREE, whatever still refers to them; others are left alone."""
+        cached = pages[self.state[pages] == CACHED]
+        if cached.size:
+            self.last_event[cached] = stamp
+            self.set_free(cached)
+
+    def pin(self, pages: I32, stamp: int) -> None:
+        """One more pin on each page."""
+        np.add.at(self.pins, pages, 1)
+        self.last_event[pages] = stamp
+
+    def unpin(self, pages: I32, stamp: int) -> None:
+        """One pin less on each page; a QUARANTINED one whose last it was becomes FREE."""
+        if not pages.size:
+            return
+        np.subtract.at(self.pins, pages, 1)
+        if self.pins[pages].min() < 0:
+            np.maximum.at(self.pins, pages, 0)
+        gone = pages[(self.pins[pages] == 0) & (self.state[pages] == QUARANTINED)]
+        self.last_event[pages] = stamp
+        if gone.size:
+            self.set_free(gone)
+
+    def resize(self, num_pages: int) -> None:
+        """Grow with FREE pages, or drop the pages from `num_pages` on, FREE or not."""
+        old = self.num_pages
+        if num_pages < old:
+            doomed = np.flatnonzero(self.state[num_pages:] == FREE).astype(np.int32) + num_pages
+            self.free.remove(doomed)
+        for name in ("state", "group", "refs", "pins", "key", "last_use", "last_event", "link"):
+            column = getattr(self, name)
+            fresh = np.zeros(num_pages, column.dtype)
+            fresh[: min(old, num_pages)] = column[:num_pages]
+            setattr(self, name, fresh)
+        self.free.resize(num_pages, self.link)
+        if num_pages > old:
+            self.free.put_back(np.arange(old, num_pages, dtype=np.int32))
