@@ -20,7 +20,7 @@ demo: $(VENV)/core.stamp ## simulate 2,000 requests, check every event, and repl
 	$(RUN) tools/demo.py
 
 test: $(VENV)/dev.stamp ## the tests, and at the end what was skipped (TESTS=tests/log for a part)
-	$(RUN) -m pytest -n $(WORKERS) $(TESTS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal --durations 10 $(TESTS)
 
 check: $(VENV)/dev.stamp ## lint, format, types, layers, tables of docs/
 	$(RUN) -m ruff check .

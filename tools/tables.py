@@ -68,8 +68,8 @@ def main() -> int:
             stale.append(path.name)
             if not check:
                 path.write_text(rewritten(page), encoding="utf-8")
-    written = "differ from the code: run `make docs`" if check else "written again"
-    print(f"{num_tables} tables; {', '.join(stale) or 'no page'} {written}")
+    outcome = "not what the code says, run `make docs`" if check else "written again"
+    print(f"{num_tables} tables in docs/; {outcome}: {', '.join(stale) or 'none'}")
     return 1 if check and stale else 0
 
 
