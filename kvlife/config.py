@@ -137,7 +137,9 @@ def compile_layout(config: PoolConfig) -> Layout:
     groups: list[GroupLayout] = []
     for idx, group in enumerate(config.groups):
         size = config.page_size if group.page_size is None else group.page_size
-        _whole(f"page_size of {group.name!r}", size, 1, 1 << 16)
+        _whole(f"page_size of {group.name!r}", size, 1, 256)
+        space = group.space or group.name
+        _whole(f"slots of {space!r} (pages times page_size)", spaces[space] * size, 2, MAX_LEN)
         if group.window is not None:
             _whole(f"window of {group.name!r}", group.window, 1, MAX_LEN)
         groups.append(
@@ -149,7 +151,7 @@ def compile_layout(config: PoolConfig) -> Layout:
                 if group.window is None
                 else sum(g.window is not None for g in groups),
                 page_size=size,
-                space_idx=space_idx[group.space or group.name],
+                space_idx=space_idx[space],
                 table_width=-(-capacity // size),
             )
         )

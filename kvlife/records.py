@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -50,6 +50,24 @@ class _Ladder:
         """Move the window cursors, one for each window group."""
         return attrs.evolve(self, swa_evicted_seqlens=evicted_len)  # type: ignore[misc]  # attrs class below
 
+    def roll_back(
+        self, committed_len: Any, allocated_len: Any, windows: tuple[tuple[int, int], ...] = ()
+    ) -> Self:
+        """Cut the tail off; `windows` names (window, page size) of each window group, in tokens."""
+        old: Any = self  # Any: the fields stand in the attrs classes below
+        return attrs.evolve(  # type: ignore[misc]  # attrs class below
+            self,
+            kv_committed_len=committed_len,
+            kv_allocated_len=allocated_len,
+            settled_len=transitions.lower(old.settled_len, allocated_len),
+            swa_evicted_seqlens=tuple(
+                transitions.cursor_after_roll_back(cursor, committed_len, window, page_size)
+                for cursor, (window, page_size) in zip(
+                    old.swa_evicted_seqlens, windows, strict=True
+                )
+            ),
+        )
+
 
 @attrs.frozen(kw_only=True)
 class ReqKvInfo(_Ladder):
@@ -94,19 +112,6 @@ class ReqKvInfo(_Ladder):
         """What `finish` may publish where the reasoning is stripped."""
         return transitions.effective_committed_len(self.kv_committed_len, self.prompt_len)
 
-    def roll_back(self, committed_len: int, allocated_len: int, page_size: int = 1) -> ReqKvInfo:
-        """Cut the tail off: both lengths at most as given, cursors taken along."""
-        return attrs.evolve(
-            self,
-            kv_committed_len=transitions.lower(self.kv_committed_len, committed_len),
-            kv_allocated_len=allocated_len,
-            settled_len=transitions.lower(self.settled_len, allocated_len),
-            swa_evicted_seqlens=tuple(
-                transitions.cursor_after_roll_back(cursor, allocated_len, page_size)
-                for cursor in self.swa_evicted_seqlens
-            ),
-        )
-
 
 @attrs.frozen(kw_only=True, eq=False)
 class ReqKvBatch(_Ladder):
@@ -120,19 +125,6 @@ class ReqKvBatch(_Ladder):
     swa_evicted_seqlens: tuple[I32, ...]
     prompt_len: I32
     settled_len: I32
-
-    def roll_back(self, committed_len: I32, allocated_len: I32, page_size: int = 1) -> ReqKvBatch:
-        """Cut the tails off: both lengths at most as given, cursors taken along."""
-        return attrs.evolve(
-            self,
-            kv_committed_len=transitions.lower(self.kv_committed_len, committed_len),
-            kv_allocated_len=allocated_len,
-            settled_len=transitions.lower(self.settled_len, allocated_len),
-            swa_evicted_seqlens=tuple(
-                transitions.cursor_after_roll_back(cursor, allocated_len, page_size)
-                for cursor in self.swa_evicted_seqlens
-            ),
-        )
 
     def __len__(self) -> int:
         """How many requests."""

@@ -58,9 +58,9 @@ def cursor_target(committed_len: Len, window: int, page_size: int) -> Len:
     return page_floor(higher(committed_len - keep, zero), page_size)
 
 
-def cursor_after_roll_back(cursor: Len, allocated_len: Len, page_size: int) -> Len:
-    """The cursor never stands above the end: a roll-back below it takes it along."""
-    return lower(cursor, page_floor(allocated_len, page_size))
+def cursor_after_roll_back(cursor: Len, committed_len: Len, window: int, page_size: int) -> Len:
+    """A roll-back takes the cursor along to where the new end's window begins, never forward."""
+    return lower(cursor, cursor_bound(committed_len, window, page_size))
 
 
 def settled_after_roll_back(settled_len: Len, allocated_len: Len, unbounded: int) -> Len:

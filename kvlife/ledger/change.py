@@ -122,11 +122,16 @@ def _group_entries(
 
 
 def derive_allocated(
-    ledger: Ledger, rows: I32, allocated_len: I32, evicted_len: tuple[I32, ...] | None
+    ledger: Ledger,
+    rows: I32,
+    allocated_len: I32,
+    evicted_len: tuple[I32, ...] | None,
+    old: I32 | None = None,
 ) -> Change:
-    """The change of an `Allocated` before its pages are chosen."""
+    """The change of an `Allocated` before its pages are chosen; `old` = allocated, if gathered."""
     index = ledger.index_of(rows)
-    old = ledger.rows.allocated.take(index)
+    if old is None:
+        old = ledger.rows.allocated.take(index)
     change = Change(index=index, allocated=allocated_len, old_allocated=old, cursors=evicted_len)
     at = []
     for group in ledger.layout.groups:
@@ -233,7 +238,9 @@ def _rolled_back(ledger: Ledger, event: requests.RolledBack) -> Change:
     old = rows.allocated.take(index)
     new = event.allocated_len
     cursors = tuple(
-        transitions.cursor_after_roll_back(rows.cursors[group.window_idx][index], new, group.page_size)
+        transitions.cursor_after_roll_back(
+            rows.cursors[group.window_idx][index], event.committed_len, group.window, group.page_size
+        )
         for group in ledger.layout.window_groups
     )
     return Change(
@@ -303,7 +310,7 @@ def _trimmed(ledger: Ledger, event: pool.SessionSaved | pool.SessionRestored) ->
         settled=transitions.settled_after_roll_back(int(rows.settled[row]), kept, UNBOUNDED),
         cursors=tuple(
             transitions.cursor_after_roll_back(
-                int(rows.cursors[group.window_idx, row]), kept, group.page_size
+                int(rows.cursors[group.window_idx, row]), kept, group.window, group.page_size
             )
             for group in ledger.layout.window_groups
         ),

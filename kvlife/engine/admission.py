@@ -1,0 +1,182 @@
+"""Commands that look a prompt up and bind a request to a row: match, admit, resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kvlife import transitions
+from kvlife.engine.core import EngineCore, command
+from kvlife.engine.results import Admission, Hit
+from kvlife.errors import BadArgument, BadLength, BadTokens, DuplicateRequest, OutOfRows
+from kvlife.events import Admitted, PageLists, Resumed
+from kvlife.ledger import EMPTY
+from kvlife.ledger.spans import indices, span_of
+from kvlife.prefix import Match, as_tokens
+
+if TYPE_CHECKING:
+    from kvlife.config import GroupLayout
+
+I32 = npt.NDArray[np.int32]
+
+
+def namespace_bytes(namespace: str | bytes | None) -> bytes:
+    """A namespace as bytes; cache salts and adapters of one request are joined by the caller."""
+    if namespace is None:
+        return b""
+    if isinstance(namespace, str):
+        return namespace.encode()
+    if isinstance(namespace, bytes):
+        return namespace
+    raise BadArgument(f"a namespace is a str, bytes or None, got {namespace!r}")
+
+
+class AdmissionCommands(EngineCore):
+    """match, admit, resume."""
+
+    @command
+    def match(
+        self, tokens: object, *, namespace: str | bytes | None = None, evict_floor: int = 0
+    ) -> Hit:
+        """Look a prompt up in the prefix index; changes nothing, recency included."""
+        prompt = as_tokens(tokens)
+        found, usable = self._look_up(prompt, namespace_bytes(namespace), evict_floor)
+        return Hit(found, usable.matched_len, usable.pages)
+
+    @command
+    def admit(
+        self,
+        rid: str,
+        tokens: object,
+        *,
+        namespace: str | bytes | None = None,
+        evict_floor: int = 0,
+    ) -> Admission:
+        """Bind a request to a row and lock what its prompt hits.
+
+        The last token is always computed again, so at most page_floor(len(tokens) - 1) is locked.
+        `namespace` keeps prefixes apart (cache salt, adapter); [0, `evict_floor`) is never taken
+        by a window. Raises `BadTokens`, `BadLength`, `DuplicateRequest`, `OutOfRows`.
+        """
+        self._check_new(rid)
+        if rid in self.ledger.waiting:
+            raise DuplicateRequest(f"request {rid!r} is retracted and waits: resume it")
+        return self._bind(rid, tokens, namespace_bytes(namespace), evict_floor, Admitted)
+
+    @command
+    def resume(self, rid: str, tokens: object, *, evict_floor: int = 0) -> Admission:
+        """Bring a retracted request back: as `admit`, with all its tokens, in its namespace."""
+        self._check_new(rid)
+        waiting = self.ledger.waiting.get(rid)
+        if waiting is None:
+            raise BadArgument(f"request {rid!r} does not wait: only a retracted one resumes")
+        namespace = self._namespaces.get(waiting.namespace, b"")
+        return self._bind(rid, tokens, namespace, evict_floor, Resumed)
+
+    def _check_new(self, rid: str) -> None:
+        if not isinstance(rid, str) or not rid:
+            raise BadArgument(f"a request id is a str with at least one character, got {rid!r}")
+        if rid in self.ledger.requests:
+            raise DuplicateRequest(f"request {rid!r} is live already: choose another id")
+        if rid in self._aborted:
+            raise DuplicateRequest(f"request {rid!r} was aborted before it was admitted")
+
+    def _look_up(self, prompt: I32, namespace: bytes, evict_floor: int) -> tuple[int, Match]:
+        """How much of a prompt the index has, and what may be locked of it."""
+        match = self._index.match(
+            prompt, namespace, limit=max(len(prompt) - 1, 0), floor=evict_floor
+        )
+        return match.hit_len, match
+
+    def _bind(
+        self,
+        rid: str,
+        tokens: object,
+        namespace: bytes,
+        evict_floor: int,
+        kind: type[Admitted | Resumed],
+    ) -> Admission:
+        ledger, prompt = self.ledger, as_tokens(tokens)
+        if not len(prompt):
+            raise BadTokens(f"the prompt of request {rid!r} is empty: give at least one token")
+        if len(prompt) > ledger.layout.capacity:
+            raise BadLength(
+                f"the prompt of request {rid!r} has {len(prompt)} tokens, a row holds"
+                f" {ledger.layout.capacity}: cut it, or raise max_context_len"
+            )
+        if isinstance(evict_floor, bool) or not 0 <= evict_floor <= ledger.layout.capacity:
+            raise BadLength(f"evict_floor must lie in [0, {ledger.layout.capacity}]")
+        if not self._free_rows:
+            raise OutOfRows(
+                f"all {ledger.layout.num_rows - 1} rows are in use by {len(ledger.requests)}"
+                f" requests and {len(ledger.sessions)} sessions: finish, retract or close one"
+            )
+        found, match = self._look_up(prompt, namespace, evict_floor)
+        event = self._binding(
+            rid, prompt, match, self._namespace_key(namespace), evict_floor, kind
+        )
+        self._decide([event])
+        self._free_rows.pop()
+        self._index.touch(match.position, event_seq := self.next_seq - 1)
+        del event_seq
+        self._counts["admissions"] += 1
+        self._counts["prompt_tokens"] += len(prompt)
+        self._counts["hit_tokens"] += found
+        return Admission(rid, event.row, found, match.matched_len)
+
+    def _namespace_key(self, namespace: bytes) -> int:
+        if not namespace:
+            return 0
+        base = self.ledger.layout.groups[self.ledger.layout.base]
+        key = self._keys[base.page_size].initial(b"name:" + namespace)
+        self._namespaces[key] = namespace
+        return key
+
+    def _binding(
+        self,
+        rid: str,
+        prompt: I32,
+        match: Match,
+        namespace: int,
+        evict_floor: int,
+        kind: type[Admitted | Resumed],
+    ) -> Admitted | Resumed:
+        prefix_len, groups = match.matched_len, self.ledger.layout.groups
+        cursors = tuple(
+            transitions.cursor_bound(prefix_len, group.window or 1, group.page_size)
+            for group in self.ledger.layout.window_groups
+        )
+        pages: PageLists = tuple(
+            _referenced(group, found, evict_floor, cursors)
+            for group, found in zip(groups, match.pages, strict=True)
+        )
+        row = self._free_rows[-1]
+        if kind is Admitted:
+            return Admitted(
+                rid, row, namespace, len(prompt), prefix_len, evict_floor, cursors, pages
+            )
+        return Resumed(
+            rid,
+            row,
+            namespace,
+            len(prompt),
+            prefix_len,
+            evict_floor,
+            cursors,
+            pages,
+            prefix_len,
+            (EMPTY,) * len(groups),
+        )
+
+
+def _referenced(
+    group: GroupLayout, found: I32, evict_floor: int, cursors: tuple[int, ...]
+) -> I32:
+    """Of the pages of a hit, those that the row references: all, or a window's and the floor's."""
+    if group.window_idx is None:
+        return found
+    size = group.page_size
+    at = span_of(0, 0, found.size, -(-evict_floor // size), cursors[group.window_idx] // size)
+    return found[indices(at)]

@@ -1,0 +1,300 @@
+"""Commands that move the ladder: allocate, decode, commit, roll_back, and what decode will need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kvlife import transitions
+from kvlife.engine.batch import Batch
+from kvlife.engine.core import EngineCore, as_lens, command
+from kvlife.errors import BadArgument, BadLength
+from kvlife.events import Allocated, Committed, RolledBack
+from kvlife.ledger import EMPTY, Change, derive_allocated
+from kvlife.ledger.change import rows_entries
+from kvlife.ledger.spans import indices, num_at, spans_of
+
+I32 = npt.NDArray[np.int32]
+NO_LINKS = np.empty((0, 4), np.int32)
+NO_LINKS.setflags(write=False)
+
+
+class AllocationCommands(EngineCore):
+    """batch, allocate, decode, commit, roll_back, slots, tokens_required_next_decode."""
+
+    @command
+    def batch(self, rids: Sequence[str]) -> Batch:
+        """Name the requests of a batch; good until one of their rows changes hands."""
+        rows = self._rows_of_ids(rids)
+        index = rows.astype(np.intp)
+        index.setflags(write=False)
+        return Batch(
+            tuple(rids),
+            rows,
+            index,
+            self.ledger.rows.generation.take(index).tobytes(),
+            self.ledger.membership,
+        )
+
+    @command
+    def allocate(
+        self,
+        which: Batch | Sequence[str],
+        lens: object,
+        *,
+        window_start_lens: object = None,
+    ) -> I32:
+        """Schedule each request up to `lens` tokens; evicts what must go.
+
+        Returns the slots of the base group for the new tokens, int32, in row order. Where
+        `window_start_lens` is given, window groups get pages only from there on (a request whose
+        KV comes from elsewhere); it takes rows that hold no window page above their floor.
+        Raises `BadLength`, `OutOfPages`, `StaleBatch`, `UnknownRequest`.
+        """
+        rows = self._rows(which)
+        new = as_lens(lens, rows.size, "lens")
+        old = self.ledger.rows.allocated.take(self.ledger.index_of(rows))
+        self._check_growth(rows, old, new)
+        if new.tobytes() == old.tobytes():
+            return EMPTY
+        cursors = self._skipped(rows, old, new, window_start_lens)
+        new.setflags(write=False)
+        change = derive_allocated(self.ledger, rows, new, cursors, old)
+        self._allocate(rows, new, cursors, change)
+        return self._slots(self.ledger.layout.base, rows, old, new)
+
+    @command
+    def decode(self, batch: Batch) -> I32:
+        """Schedule one token for each request of a batch; returns their slots in the base group."""
+        rows = self._rows(batch)
+        ledger = self.ledger
+        old = ledger.rows.allocated.take(ledger.index_of(rows))
+        new = old + 1
+        if 1 in (new > ledger.layout.capacity).tobytes():
+            self._check_growth(rows, old, new)
+        change = derive_allocated(ledger, rows, new, None, old)
+        self._allocate(rows, new, None, change)
+        return self._slots_at(ledger.layout.base, rows, old)
+
+    @command
+    def commit(self, which: Batch | Sequence[str], lens: object = None) -> None:
+        """Confirm up to `lens` tokens, or everything that steps have settled.
+
+        Raises `BadLength` where a length shrinks, or passes what is settled or allocated.
+        """
+        rows = self._rows(which)
+        ledger = self.ledger
+        index, columns = ledger.index_of(rows), ledger.rows
+        bound = np.minimum(columns.settled.take(index), columns.allocated.take(index))
+        old = columns.committed.take(index)
+        if lens is None:
+            new = bound
+        else:
+            new = as_lens(lens, rows.size, "lens")
+            self._check_commit(rows, old, new, bound)
+        if new.tobytes() == old.tobytes():
+            return
+        if ledger.pins:
+            at = rows_entries(ledger, index, old // 1, new, None)
+            for group in ledger.layout.groups:
+                pages = ledger.tables[group.idx][indices(at[group.idx])]
+                self._refuse_written(group.idx, pages, "committed")
+        self._record(
+            (Committed(rows, new),), (Change(index=index, committed=new, old_committed=old),)
+        )
+
+    @command
+    def roll_back(
+        self, which: Batch | Sequence[str], lens: object, *, allocated_lens: object = None
+    ) -> None:
+        """Cut requests back to `lens` tokens, committed ones included, never below published ones.
+
+        `allocated_lens` (at least `lens`) keeps more scheduled than `lens`. Raises `BadLength`.
+        """
+        rows = self._rows(which)
+        wanted = as_lens(lens, rows.size, "lens")
+        index, columns = self.ledger.index_of(rows), self.ledger.rows
+        old, committed = columns.allocated.take(index), columns.committed.take(index)
+        allocated = (
+            wanted
+            if allocated_lens is None
+            else as_lens(allocated_lens, rows.size, "allocated_lens")
+        )
+        self._check_roll_back(rows, wanted, allocated, old)
+        kept = np.minimum(committed, wanted)
+        if allocated.tobytes() == old.tobytes() and kept.tobytes() == committed.tobytes():
+            return
+        self._check_windows_kept(rows, kept, allocated)
+        at = rows_entries(self.ledger, index, allocated, old, None)
+        pages = tuple(
+            self.ledger.tables[group.idx][at[group.idx]].copy()
+            for group in self.ledger.layout.groups
+        )
+        self._decide([RolledBack(rows, allocated, kept, pages, NO_LINKS)])
+
+    @command
+    def slots(
+        self, which: Batch | Sequence[str], start_lens: object, stop_lens: object, group: str
+    ) -> I32:
+        """Slots of positions [start, stop) of each request in a named group, in row order."""
+        rows = self._rows(which)
+        start = as_lens(start_lens, rows.size, "start_lens")
+        stop = as_lens(stop_lens, rows.size, "stop_lens")
+        allocated = self.ledger.rows.allocated.take(self.ledger.index_of(rows))
+        wrong = (start > stop) | (stop > allocated)
+        if wrong.any():
+            idx, rid = self._rid_at(rows, wrong)
+            raise BadLength(
+                f"slots [{start[idx]}, {stop[idx]}) of {rid!r} were asked for, {allocated[idx]}"
+                " tokens are allocated"
+            )
+        return self._slots(self._group_idx(group), rows, start, stop)
+
+    def last_slots(self, batch: Batch, group: str | None = None) -> I32:
+        """The slot of each request's last allocated token, in the base group or a named one."""
+        ledger = self.ledger
+        idx = ledger.layout.base if group is None else self._group_idx(group)
+        last = ledger.rows.allocated.take(batch.index) - 1
+        return self._slots_at(idx, batch.rows, last)
+
+    def _slots_at(self, group: int, rows: I32, positions: I32) -> I32:
+        """The slot of one position of each row."""
+        ledger, layout = self.ledger, self.ledger.layout.groups[group]
+        size, table = layout.page_size, ledger.tables[group]
+        bases = ledger.bases_of(ledger.index_of(rows), layout.table_width)
+        if size & (size - 1):
+            return table.take(bases + positions // size) * size + positions % size
+        shift = size.bit_length() - 1
+        return (table.take(bases + (positions >> shift)) << shift) | (positions & (size - 1))
+
+    def tokens_required_next_decode(self, batch: Batch | Sequence[str], draft: int = 0) -> int:
+        """Slots of new pages that the next decode takes, with `draft` more tokens each.
+
+        In tokens, of the group that takes the most; compare with free and evictable pages times
+        their page size.
+        """
+        need = self.pages_required(batch, 1 + draft)
+        groups = self.ledger.layout.groups
+        return max(num * group.page_size for num, group in zip(need, groups, strict=True))
+
+    def pages_required(self, batch: Batch | Sequence[str], num_tokens: int) -> tuple[int, ...]:
+        """New pages per group for `num_tokens` more tokens of each request."""
+        rows = self._rows(batch)
+        old = self.ledger.rows.allocated.take(self.ledger.index_of(rows))
+        return tuple(
+            int(
+                (
+                    transitions.num_pages(old + num_tokens, group.page_size)
+                    - transitions.num_pages(old, group.page_size)
+                ).sum()
+            )
+            for group in self.ledger.layout.groups
+        )
+
+    def _group_idx(self, name: str) -> int:
+        for group in self.ledger.layout.groups:
+            if group.name == name:
+                return group.idx
+        known = ", ".join(group.name for group in self.ledger.layout.groups)
+        raise BadArgument(f"no cache group {name!r}: the groups are {known}")
+
+    def _check_growth(self, rows: I32, old: I32, new: I32) -> None:
+        capacity = self.ledger.layout.capacity
+        wrong = (new < old) | (new > capacity)
+        if wrong.any():
+            idx, rid = self._rid_at(rows, wrong)
+            raise BadLength(
+                f"request {rid!r} was to have {new[idx]} tokens allocated; it has {old[idx]} and"
+                f" its row holds {capacity}: lengths only grow here (roll_back shrinks)"
+            )
+
+    def _check_commit(self, rows: I32, old: I32, new: I32, bound: I32) -> None:
+        wrong = (new < old) | (new > bound)
+        if wrong.any():
+            idx, rid = self._rid_at(rows, wrong)
+            raise BadLength(
+                f"request {rid!r} was to have {new[idx]} tokens committed; it has {old[idx]}, and"
+                f" {bound[idx]} are allocated and settled"
+            )
+
+    def _check_roll_back(self, rows: I32, wanted: I32, allocated: I32, old: I32) -> None:
+        protected = self.ledger.rows.protected.take(self.ledger.index_of(rows))
+        wrong = (wanted < protected) | (allocated < wanted) | (allocated > old)
+        if wrong.any():
+            idx, rid = self._rid_at(rows, wrong)
+            raise BadLength(
+                f"request {rid!r} was to be rolled back to {wanted[idx]} tokens with"
+                f" {allocated[idx]} allocated; {protected[idx]} are published and {old[idx]}"
+                " allocated: stay between them"
+            )
+
+    def _check_windows_kept(self, rows: I32, committed: I32, allocated: I32) -> None:
+        index = self.ledger.index_of(rows)
+        floor = self.ledger.rows.floor.take(index)
+        for group in self.ledger.layout.window_groups:
+            cursor = self.ledger.rows.cursors[group.window_idx][index]
+            bound = transitions.cursor_bound(committed, group.window or 1, group.page_size)
+            wrong = (cursor > bound) & (allocated > transitions.page_ceil(floor, group.page_size))
+            if wrong.any():
+                idx, rid = self._rid_at(rows, wrong)
+                raise BadLength(
+                    f"request {rid!r} cannot be rolled back to {committed[idx]} tokens: window"
+                    f" group {group.name!r} has let go of what lies below {cursor[idx]}"
+                )
+
+    def _skipped(
+        self, rows: I32, old: I32, new: I32, window_start_lens: object
+    ) -> tuple[I32, ...] | None:
+        windows = self.ledger.layout.window_groups
+        if window_start_lens is None or not windows:
+            return None
+        start = as_lens(window_start_lens, rows.size, "window_start_lens")
+        index = self.ledger.index_of(rows)
+        floor = self.ledger.rows.floor.take(index)
+        cursors = []
+        for group in windows:
+            before = self.ledger.rows.cursors[group.window_idx][index]
+            skip = transitions.page_floor(start, group.page_size)
+            held = transitions.page_ceil(np.maximum(floor, before), group.page_size)
+            bound = transitions.cursor_bound(new, group.window or 1, group.page_size)
+            wrong = (skip < before) | (skip > bound) | ((skip > before) & (old > held))
+            if wrong.any():
+                idx, rid = self._rid_at(rows, wrong)
+                raise BadLength(
+                    f"request {rid!r} cannot skip window pages below {start[idx]}: it holds some"
+                    f" above {held[idx]}, or its window reaches back to {bound[idx]}"
+                )
+            cursors.append(skip.astype(np.int32))
+        return tuple(cursors)
+
+    def _allocate(
+        self, rows: I32, new: I32, cursors: tuple[I32, ...] | None, change: Change
+    ) -> None:
+        at = change.taken_at
+        assert at is not None  # derive_allocated always says where
+        grant = self._grant([num_at(spot) for spot in at])
+        change.taken = grant.pages
+        event = Allocated(rows, new, grant.pages, cursors)
+        if not grant.events:
+            self._record((event,), (change,))
+            return
+        self._record((*grant.events, event), (*[None] * len(grant.events), change))
+        self._index.remove(*grant.victims)
+        self._counts["evicted_pages"] += sum(sum(v.num_found) for v in grant.victims)
+
+    def _slots(self, group: int, rows: I32, old: I32, new: I32) -> I32:
+        """Slots of positions [old, new) of rows, in row order."""
+        layout = self.ledger.layout.groups[group]
+        size, table = layout.page_size, self.ledger.tables[group]
+        index = self.ledger.index_of(rows)
+        if rows.size == 1:
+            first, stop = int(old[0]), int(new[0])
+            base = int(index[0]) * layout.table_width
+            pages = table[base + first // size : base + -(-stop // size)]
+            whole = (pages * size)[:, None] + np.arange(size, dtype=np.int32)
+            skip = first % size
+            return whole.ravel()[skip : skip + stop - first]
+        positions = spans_of(index * layout.table_width * size, old, new)
+        return (table.take(positions // size) * size + positions % size).astype(np.int32)

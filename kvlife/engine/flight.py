@@ -1,0 +1,122 @@
+"""Commands of what is in flight: steps on the device, and pins of readers and writers outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kvlife.engine.allocation import AllocationCommands
+from kvlife.engine.batch import Batch
+from kvlife.engine.core import command
+from kvlife.engine.publishing import PublishingCommands
+from kvlife.errors import BadArgument, PinRefused, StepOrder, UnknownRequest
+from kvlife.events import Pinned, StepDispatched, StepSettled, Unpinned
+from kvlife.ledger import PageState, RowState
+from kvlife.ledger.change import rows_entries
+from kvlife.ledger.spans import indices
+
+
+class FlightCommands(AllocationCommands, PublishingCommands):
+    """dispatch, settle, pin, unpin, post_unpin."""
+
+    @command
+    def dispatch(self, step: int, which: Batch | Sequence[str]) -> None:
+        """A step was handed to the device: it reads these requests' KV and writes up to allocated.
+
+        Step numbers grow. Raises `StepOrder`, `StaleBatch`, `PinRefused` for pages being written.
+        """
+        rows = self._rows(which)
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 1 << 63:
+            raise StepOrder(f"a step is a number in [0, 2^63), got {step!r}")
+        newest = next(reversed(self.ledger.steps), None)
+        if newest is not None and step <= newest:
+            raise StepOrder(f"step {step} was dispatched after step {newest}: numbers must grow")
+        if self.ledger.pins:
+            index = self.ledger.index_of(rows)
+            allocated = self.ledger.rows.allocated.take(index)
+            at = rows_entries(self.ledger, index, np.zeros_like(allocated), allocated, None)
+            for group in self.ledger.layout.groups:
+                pages = self.ledger.tables[group.idx][indices(at[group.idx])]
+                self._refuse_written(group.idx, pages, "dispatched")
+        self.step = step
+        self._record((StepDispatched(step, rows),))
+
+    @command
+    def settle(self, step: int) -> None:
+        """The step's result is in. Steps settle in the order of dispatch; rows that drained go."""
+        ledger = self.ledger
+        oldest = next(iter(ledger.steps), None)
+        if oldest is None or step != oldest:
+            raise StepOrder(
+                f"step {step} was to settle, the oldest in flight is"
+                f" {'none' if oldest is None else oldest}: settle in the order of dispatch"
+            )
+        opened = ledger.steps[step].rows
+        states = ledger.rows.state.take(opened)
+        if RowState.DRAINING not in states.tobytes():
+            self._record((StepSettled(step, _no_rows(), ledger.no_pages),))
+            return
+        drained = opened[(states == RowState.DRAINING) & (ledger.rows.in_flight[opened] == 1)]
+        allocated = ledger.rows.allocated.take(drained)
+        at = rows_entries(ledger, drained, np.zeros_like(allocated), allocated, None)
+        # A row that drains references what it held; DRAINING rows keep their tables until now.
+        pages = tuple(
+            ledger.tables[group.idx][indices(at[group.idx])].copy()
+            for group in ledger.layout.groups
+        )
+        self._record((StepSettled(step, drained.astype(np.int32), pages),))
+        for row in drained.tolist():
+            self._after_row(row)
+
+    @command
+    def pin(
+        self,
+        pin_id: str,
+        pages: object,
+        kind: str,
+        *,
+        writes: bool = False,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        """Keep pages from being reused while something outside reads or writes them.
+
+        A pin with an `owner` ends with that request at the latest. Raises `PinRefused` for a pin
+        id in use, and for pages that nobody holds.
+        """
+        for name, value in (("pin_id", pin_id), ("kind", kind)):
+            if not isinstance(value, str) or not value:
+                raise BadArgument(f"{name} is a str with at least one character, got {value!r}")
+        if pin_id in self.ledger.pins:
+            raise PinRefused(f"pin {pin_id!r} is in use: choose another id, or unpin it")
+        if owner is not None and self.ledger.record(owner) is None:
+            raise UnknownRequest(self._why_unknown(owner))
+        idx = self.ledger.layout.base if group is None else self._group_idx(group)
+        space = self.ledger.spaces[self.ledger.layout.groups[idx].space_idx]
+        array = np.asarray(pages)
+        if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+            raise PinRefused(f"pages must be a list of page ids, got {pages!r}")
+        if int(array.min()) < 1 or int(array.max()) >= space.num_pages:
+            raise PinRefused(f"pages must lie in [1, {space.num_pages}), got {pages!r}")
+        pages32 = np.unique(array).astype(np.int32)
+        idle = pages32[space.state.take(pages32) == PageState.FREE]
+        if idle.size:
+            raise PinRefused(f"page {idle[0]} is FREE: only pages that are held can be pinned")
+        self._record((Pinned(pin_id, kind, bool(writes), owner, idx, pages32),))
+
+    @command
+    def unpin(self, pin_id: str) -> None:
+        """The reader or writer is done; quarantined pages whose last pin this was become FREE."""
+        pin = self.ledger.pins.get(pin_id)
+        if pin is None:
+            raise PinRefused(f"no pin {pin_id!r}: it has ended, or never began")
+        self._record((Unpinned(pin_id, pin.group, pin.pages),))
+
+    def post_unpin(self, pin_id: str) -> None:
+        """As `unpin`, from any thread: it happens before the engine's next command."""
+        self._posted.append(pin_id)
+
+
+def _no_rows() -> np.ndarray:
+    return np.empty(0, np.int32)

@@ -1,0 +1,231 @@
+"""The observer: ledger, checker, log and pools, driven by facts, deciding nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from kvlife import __version__
+from kvlife.config import PoolConfig, compile_layout, refuse_beyond_memory
+from kvlife.engine.stats import Stats, collect_stats
+from kvlife.errors import EngineClosed, InvariantViolation, LogError, WrongThread
+from kvlife.events import Event, Marked, Violated, check_structure
+from kvlife.invariants import Checker, Finding
+from kvlife.ledger import Change, Ledger, derive
+from kvlife.log import RunHeader
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from kvlife.log import LogWriter
+    from kvlife.pools import Pools
+    from kvlife.prefix import PrefixIndex
+
+# Counts forks in this process: a child finds a number other than its engine was made under.
+_forks = [0]
+os.register_at_fork(after_in_child=lambda: _forks.__setitem__(0, _forks[0] + 1))
+
+
+class Observer:
+    """Folds facts into a ledger, under a checker, into a log; for allocators that decide themselves.
+
+    `config` describes the pools; `log`, `checker` and `pools` may be left out (a checker that
+    checks every event is the default; `Checker(level="off")` checks nothing). `clock` gives the
+    time in ns that stands beside each event. `group`, `rank` and `world_size` name the engine
+    among those of one model. One thread drives it.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        *,
+        log: LogWriter | None = None,
+        checker: Checker | None = None,
+        pools: Pools | None = None,
+        clock: Callable[[], int] = time.time_ns,
+        group: str = "",
+        rank: int = 0,
+        world_size: int = 1,
+        key_fingerprint: str = "",
+    ) -> None:
+        """Start a run; raises `ConfigError` or `LogError` before anything is written."""
+        refuse_beyond_memory(compile_layout(config))
+        self.config = config
+        self.ledger = Ledger(config)
+        self.checker = Checker() if checker is None else checker
+        self.step = 0
+        self.next_seq = 0
+        self.check_ns = 0
+        self.log_ns = 0
+        self._log = log
+        self._pools = pools
+        self._clock = clock
+        self._closed = ""
+        self._thread = threading.get_ident()
+        self._fork = _forks[0]
+        if log is not None:
+            log.start(
+                RunHeader(
+                    config=config,
+                    policies=self.checker.policies,
+                    level=self.checker.level,
+                    key_fingerprint=key_fingerprint,
+                    engine_version=__version__,
+                    group=group,
+                    rank=rank,
+                    world_size=world_size,
+                    created_ns=clock(),
+                )
+            )
+
+    def __enter__(self) -> Self:
+        """Use as a context: the run is closed at its end."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Close the run; an error on its way out is not covered by one from closing."""
+        if kind is None:
+            self.close()
+        elif not self._closed:
+            self._end("an error left the engine's context")
+
+    @property
+    def index(self) -> PrefixIndex | None:
+        """The prefix index that audits compare with the ledger; an observer has none."""
+        return None
+
+    @property
+    def log(self) -> LogWriter | None:
+        """The log that is written, if any."""
+        return self._log
+
+    @property
+    def closed(self) -> bool:
+        """Whether the run has ended."""
+        return bool(self._closed)
+
+    def observe(self, *events: Event) -> None:
+        """Report facts, as one group: all stand in the log, or none.
+
+        Raises `EventError` for an ill-formed event (then nothing is recorded),
+        `InvariantViolation` under the policy raise, `LogFull`, `EngineClosed`, `WrongThread`.
+        """
+        self._enter()
+        for event in events:
+            check_structure(event, self.ledger.layout)
+        if events:
+            self._record(events)
+
+    def mark(self, text: str, *, idle: bool = False) -> None:
+        """Write a note; an idle mark says that nothing but cache should be held now."""
+        self.observe(Marked(text, idle))
+
+    def audit(self) -> list[Finding]:
+        """Recount the whole state now; what is found goes the way of the policy."""
+        self._enter()
+        return self._audit()
+
+    def stats(self) -> Stats:
+        """Counts of everything, in one frozen record."""
+        return collect_stats(self)
+
+    def close(self) -> None:
+        """End the run: a last audit, the final digest, the log sealed. A second call does nothing."""
+        if self._closed:
+            return
+        self._enter()
+        if self.checker.level != "off":
+            self._audit()
+        self._end("the engine was closed")
+
+    def _end(self, why: str) -> None:
+        self._closed = self._closed or why
+        if self._log is not None:
+            self._log.close(self.ledger.digest())
+
+    def _enter(self) -> None:
+        if self._fork != _forks[0]:
+            raise WrongThread("this engine belongs to the parent process: make one in the child")
+        if threading.get_ident() != self._thread:
+            raise WrongThread(
+                f"thread {threading.get_ident()} called, thread {self._thread} drives this engine:"
+                " call from there (post_unpin alone may be called from any thread)"
+            )
+        if self._closed:
+            raise EngineClosed(f"the run has ended: {self._closed}; start a new engine")
+
+    def _record(self, events: Sequence[Event], changes: Sequence[Change | None] = ()) -> None:
+        """Append a group to the log, then check and fold each event."""
+        first, now = self.next_seq, 0
+        if self._log is not None:
+            now = self._clock()
+            begun = perf_counter_ns()
+            try:
+                self._log.append(first, self.step, now, events)
+            except LogError as error:
+                self._closed = f"the log failed: {error}"
+                raise
+            finally:
+                self.log_ns += perf_counter_ns() - begun
+        self.next_seq = first + len(events)
+        for offset, event in enumerate(events):
+            self._fold(event, first + offset, now, changes[offset] if changes else None)
+        if self._log is not None and self._log.wants_snapshot and not self._closed:
+            self._log.snapshot(self.ledger.snapshot())
+
+    def _fold(self, event: Event, seq: int, now: int, change: Change | None) -> None:
+        ledger, checker = self.ledger, self.checker
+        if change is None:
+            change = derive(ledger, event)
+        begun = perf_counter_ns()
+        found = checker.guard(ledger, event, change, seq)
+        self.check_ns += perf_counter_ns() - begun
+        if found is not None:
+            self._handle(found, event, applied=False)
+        ledger.apply(event, seq, now, change)
+        begun = perf_counter_ns()
+        found = checker.post(ledger, event, change, seq)
+        self.check_ns += perf_counter_ns() - begun
+        if found is not None:
+            self._handle(found, event, applied=True)
+        if self._pools is not None:
+            self._apply_to_pools(event, change)
+        if checker.due(seq, self.step, event):
+            self._audit()
+
+    def _apply_to_pools(self, event: Event, change: Change) -> None:
+        assert self._pools is not None  # the caller looked
+        try:
+            self._pools.apply(event, change)
+        except Exception as error:
+            self._end(f"the pools failed: {error!r}")
+            raise
+
+    def _audit(self) -> list[Finding]:
+        begun = perf_counter_ns()
+        findings = self.checker.audit(self.ledger, self.index)
+        self.check_ns += perf_counter_ns() - begun
+        for found in findings:
+            self._handle(found, found.event, applied=True)
+        return findings
+
+    def _handle(self, found: Finding, event: object, *, applied: bool) -> None:
+        """Under raise, a violation ends the log and the run; else the finding stands in the stats."""
+        if self.checker.policy_of(found.id) != "raise":
+            return
+        why = f"{found.id} was broken at seq {found.seq}"
+        if self._log is not None:
+            mark = Violated(found.seq, found.id, applied)
+            self._log.append(self.next_seq, self.step, self._clock(), [mark])
+        self._end(why)
+        raise InvariantViolation(found.id, found.seq, event, found.evidence, applied=applied)

@@ -1,0 +1,254 @@
+"""Commands that publish and end requests: protect, finish, abort, retract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from kvlife import transitions
+from kvlife.engine.allocation import NO_LINKS
+from kvlife.engine.core import EngineCore, command
+from kvlife.errors import BadArgument, BadLength, BadTokens, SessionBusy
+from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
+from kvlife.ledger import EMPTY, RowState
+from kvlife.ledger.change import row_entries
+from kvlife.prefix import Extent, as_tokens
+
+if TYPE_CHECKING:
+    from kvlife.config import GroupLayout
+
+I32 = npt.NDArray[np.int32]
+U64 = npt.NDArray[np.uint64]
+
+
+@attrs.frozen(eq=False)
+class Publication:
+    """A decided publish: its event, and what the prefix index is told once it is recorded."""
+
+    event: Protected
+    extent: Extent
+    tokens: I32
+    pages: PageLists
+
+
+class PublishingCommands(EngineCore):
+    """protect, finish, abort, retract."""
+
+    @command
+    def protect(self, rid: str, tokens: object) -> int:
+        """Publish what is committed, in whole pages, and go on; returns the protected length.
+
+        Pages that the index has already are rebound to the canonical ones. A session's row
+        publishes in its first turn only; later its protected length stays as it is. Raises
+        `BadTokens` where the tokens contradict what the row has published.
+        """
+        row = self._row(rid)
+        publication = self._publication(rid, row, as_tokens(tokens), None)
+        if publication is not None:
+            self._publish([publication.event], publication)
+        return int(self.ledger.rows.protected[row])
+
+    @command
+    def finish(self, rid: str, tokens: object, keep_len: int | None = None) -> int:
+        """Publish page_floor(min(len(tokens), committed, keep_len)) and release the request.
+
+        `keep_len` publishes only a part, such as an answer without its reasoning, never less than
+        is published already. Returns the published length. Refused before the whole prompt is
+        committed (abort it), and on a session's row (save it).
+        """
+        row = self._row(rid)
+        session = self.ledger.rows.session[row]
+        if session is not None:
+            raise SessionBusy(f"request {rid!r} runs on session {session!r}: session_save it")
+        committed, prompt_len = (
+            int(column[row]) for column in (self.ledger.rows.committed, self.ledger.rows.prompt_len)
+        )
+        if committed < prompt_len:
+            raise BadLength(
+                f"request {rid!r} cannot finish with {committed} of {prompt_len} prompt tokens"
+                " committed: commit the rest, or abort it"
+            )
+        if keep_len is not None and (isinstance(keep_len, bool) or keep_len < 0):
+            raise BadLength(f"keep_len must be at least 0, got {keep_len!r}")
+        publication = self._publication(rid, row, as_tokens(tokens), keep_len)
+        published = int(self.ledger.rows.protected[row])
+        pages = self._row_pages(row)
+        events: list[Event] = []
+        if publication is not None:
+            events.append(publication.event)
+            published = publication.event.protected_len
+            pages = self._after_rebinds(row, pages, publication.event.rebinds)
+        events += self._release(rid, row, "finished", pages)
+        self._publish(events, publication)
+        self._after_row(row)
+        self._counts["finished"] += 1
+        return published
+
+    @command
+    def abort(self, rid: str) -> None:
+        """End a request whatever it is doing; what is in flight drains first.
+
+        On a session's row the session's KV goes with it. An id that was never admitted is
+        remembered, and later commands for it are refused.
+        """
+        if not isinstance(rid, str) or not rid:
+            raise BadArgument(f"a request id is a str with at least one character, got {rid!r}")
+        ledger, row = self.ledger, self.ledger.requests.get(rid)
+        waiting = ledger.waiting.get(rid)
+        if row is not None:
+            self._decide(self._release(rid, row, "aborted", self._row_pages(row)))
+            self._after_row(row)
+        elif waiting is not None:
+            host = EMPTY if waiting.backup is None else waiting.backup
+            event = Released(rid, None, "aborted", ledger.no_pages, host)
+            self._decide([*self._owned_pins(rid), event])
+        else:
+            self._remember_aborted(rid)
+            return
+        self._counts["aborts"] += 1
+
+    @command
+    def retract(self, rid: str) -> None:
+        """Take a request's KV away; it waits to be resumed. What it published stays cached.
+
+        On a session's row the session's KV goes with it, and its next turn is a first turn.
+        """
+        row = self._row(rid)
+        ledger = self.ledger
+        pages = self._row_pages(row)
+        if ledger.rows.in_flight[row] > 0:
+            pages = ledger.no_pages
+        self._decide([*self._owned_pins(rid), Retracted(rid, row, None, pages)])
+        self._after_row(row)
+        self._counts["retractions"] += 1
+
+    def _publication(
+        self, rid: str, row: int, tokens: I32, keep_len: int | None
+    ) -> Publication | None:
+        """Decide what a row publishes of these tokens; None where nothing is new."""
+        rows, align = self.ledger.rows, self.ledger.layout.align
+        protected, committed = int(rows.protected[row]), int(rows.committed[row])
+        upto = min(len(tokens), committed, committed if keep_len is None else keep_len)
+        upto = max(transitions.page_floor(upto, align), protected)
+        session = rows.session[row]
+        if session is not None and self.ledger.sessions[session].num_turns:
+            upto = protected
+        if len(tokens) < protected:
+            raise BadTokens(
+                f"request {rid!r} has published {protected} tokens, only {len(tokens)} were given:"
+                " give all of its tokens from the start"
+            )
+        namespace = self._namespaces.get(int(rows.namespace[row]), b"")
+        extent = self._index.extent(tokens, namespace, upto_len=upto)
+        if extent.found_len < protected:
+            raise BadTokens(
+                f"tokens of request {rid!r} differ from what it published at page"
+                f" {extent.found_len // align}: give the tokens that its KV was computed from"
+            )
+        if upto == protected:
+            return None
+        keys, links, pages = [], [], []
+        for group in self.ledger.layout.groups:
+            held = self._row_table(row, group, upto)
+            pages.append(held)
+            keys.append(self._group_keys(group, row, tokens, namespace, protected, upto, held))
+            links.append(_rebinds(group, held, extent, protected))
+        return Publication(
+            Protected(row, upto, tuple(keys), np.concatenate(links)),
+            extent,
+            tokens[:upto],
+            tuple(pages),
+        )
+
+    def _publish(self, events: list[Event], publication: Publication | None) -> None:
+        self._decide(events)
+        if publication is None:
+            return
+        self._index.insert(
+            publication.extent, publication.tokens, publication.pages, self.next_seq - 1
+        )
+
+    def _row_table(self, row: int, group: GroupLayout, upto: int) -> I32:
+        base = row * group.table_width
+        pages = self.ledger.tables[group.idx][base : base + upto // group.page_size].copy()
+        if self.ledger.pins:
+            self._refuse_written(group.idx, pages, "published")
+        return pages
+
+    def _group_keys(
+        self,
+        group: GroupLayout,
+        row: int,
+        tokens: I32,
+        namespace: bytes,
+        protected: int,
+        upto: int,
+        held: I32,
+    ) -> U64:
+        """Keys of the pages of [protected, upto); 0 for entries the row does not reference."""
+        namer, size = self._keys[group.page_size], group.page_size
+        space = self.ledger.spaces[group.space_idx]
+        first = protected // size
+        previous = int(space.key[held[first - 1]]) if first and held[first - 1] else 0
+        if first and not previous:
+            earlier = namer.extend(tokens[:protected], namer.initial(namespace))
+            previous = int(earlier[-1])
+        elif not first:
+            previous = namer.initial(namespace)
+        keys = namer.extend(tokens[protected:upto], previous)
+        missing = held[first:] == 0
+        if missing.any():
+            keys[missing] = 0
+        return keys
+
+    def _row_pages(self, row: int) -> PageLists:
+        """The pages a row lets go when it goes now, in table order."""
+        ledger = self.ledger
+        at = row_entries(ledger, row, 0, int(ledger.rows.allocated[row]))
+        return tuple(
+            ledger.tables[group.idx][at[group.idx]].copy() for group in ledger.layout.groups
+        )
+
+    def _after_rebinds(self, row: int, pages: PageLists, links: I32) -> PageLists:
+        for group, _idx, own, canonical in links.tolist():
+            pages[group][pages[group] == own] = canonical
+        return pages
+
+    def _owned_pins(self, rid: str) -> list[Event]:
+        return [
+            Unpinned(pin_id, pin.group, pin.pages)
+            for pin_id, pin in self.ledger.pins.items()
+            if pin.owner == rid
+        ]
+
+    def _release(self, rid: str, row: int, reason: str, pages: PageLists) -> list[Event]:
+        if self.ledger.rows.in_flight[row] > 0:
+            pages = self.ledger.no_pages
+        return [*self._owned_pins(rid), Released(rid, row, reason, pages, EMPTY)]
+
+    def _after_row(self, row: int) -> None:
+        """A row that became FREE can be bound again; a DRAINING one has to settle first."""
+        if self.ledger.rows.state[row] == RowState.FREE:
+            self._free_rows.append(row)
+
+
+def _rebinds(group: GroupLayout, held: I32, extent: Extent, protected: int) -> I32:
+    """Links for entries of [protected, found) where the index has another page than the row."""
+    first = protected // group.page_size
+    canonical = extent.pages[group.idx][first - extent.start_len // group.page_size :]
+    if not canonical.size:
+        return NO_LINKS
+    own = held[first : first + canonical.size]
+    canonical = canonical[: own.size]
+    differing = np.flatnonzero((own != canonical) & (own != 0) & (canonical != 0))
+    if not differing.size:
+        return NO_LINKS
+    links = np.empty((differing.size, 4), np.int32)
+    links[:, 0] = group.idx
+    links[:, 1] = differing + first
+    links[:, 2] = own[differing]
+    links[:, 3] = canonical[differing]
+    return links

@@ -1,0 +1,160 @@
+"""Commands of streaming sessions: a row outlives its request and serves the next turn."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kvlife import transitions
+from kvlife.engine.allocation import NO_LINKS, AllocationCommands
+from kvlife.engine.core import command
+from kvlife.engine.publishing import PublishingCommands
+from kvlife.engine.results import SessionTurn
+from kvlife.errors import BadArgument, BadLength, DuplicateRequest, SessionBusy, UnknownSession
+from kvlife.events import (
+    Event,
+    PageLists,
+    RolledBack,
+    SessionClosed,
+    SessionRestored,
+    SessionSaved,
+)
+from kvlife.ledger import EMPTY, Session
+from kvlife.ledger.change import row_entries
+
+I32 = npt.NDArray[np.int32]
+
+
+class SessionCommands(AllocationCommands, PublishingCommands):
+    """session_save, session_restore, session_close."""
+
+    @command
+    def session_save(self, session_id: str, rid: str, kv_len: int) -> None:
+        """End a turn: the row passes to the session, cut to `kv_len` tokens.
+
+        `kv_len` is what the client has seen of it: at most what is committed, at least what is
+        published. Raises `BadLength`, `SessionBusy`, `UnknownRequest`.
+        """
+        self._save(session_id, rid, kv_len)
+
+    @command
+    def session_restore(
+        self, session_id: str, rid: str, prefix_len: int, *, prompt_len: int | None = None
+    ) -> SessionTurn:
+        """Begin a turn on a session's row, keeping `prefix_len` tokens of it.
+
+        Less is kept where a window has let go of what the rewind needs, and where a rewind ends
+        inside a published page; the result says how much. `prompt_len` is the turn's whole prompt.
+        Raises `UnknownSession`, `SessionBusy`, `DuplicateRequest`, `BadLength`.
+        """
+        return self._restore(session_id, rid, prefix_len, prompt_len)
+
+    @command
+    def session_close(self, session_id: str) -> None:
+        """Let an idle session's KV go; one in a turn is forgotten, and its row goes with the turn."""
+        self._close_session(session_id)
+
+    def _session(self, session_id: str) -> Session:
+        session = self.ledger.sessions.get(session_id)
+        if session is None:
+            known = ", ".join(map(repr, sorted(self.ledger.sessions)[:5])) or "none"
+            raise UnknownSession(f"no session {session_id!r}; open ones: {known}")
+        return session
+
+    def _save(self, session_id: str, rid: str, kv_len: int) -> None:
+        if not isinstance(session_id, str) or not session_id:
+            raise BadArgument(f"a session id is a str with at least one character: {session_id!r}")
+        ledger, row = self.ledger, self._row(rid)
+        bound = ledger.rows.session[row]
+        if bound != session_id and (bound is not None or session_id in ledger.sessions):
+            raise SessionBusy(
+                f"request {rid!r} runs on session {bound!r}, not on {session_id!r}"
+                if bound is not None
+                else f"session {session_id!r} holds another row: close it, or save under its turn"
+            )
+        committed, protected = int(ledger.rows.committed[row]), int(ledger.rows.protected[row])
+        if isinstance(kv_len, bool) or not protected <= kv_len <= committed:
+            raise BadLength(
+                f"session {session_id!r} was to keep {kv_len} tokens of request {rid!r}, which has"
+                f" {protected} published and {committed} committed: stay between them"
+            )
+        events: list[Event] = []
+        old = int(ledger.rows.allocated[row])
+        if kv_len < committed:
+            rows, lens = self._one(row), np.array([kv_len], np.int32)
+            self._check_windows_kept(rows, lens, lens)
+            events.append(RolledBack(rows, lens, lens, self._tail(row, kv_len, old), NO_LINKS))
+            old = kv_len
+        tail = self._tail(row, kv_len, old)
+        events += [*self._owned_pins(rid), SessionSaved(session_id, rid, row, kv_len, tail)]
+        self._decide(events)
+        self._counts["session_saves"] += 1
+
+    def _restore(
+        self, session_id: str, rid: str, prefix_len: int, prompt_len: int | None
+    ) -> SessionTurn:
+        self._check_turn(rid)
+        session = self._session(session_id)
+        if session.rid is not None:
+            raise SessionBusy(f"session {session_id!r} is in the turn of request {session.rid!r}")
+        row, capacity = session.row, self.ledger.layout.capacity
+        saved = int(self.ledger.rows.committed[row])
+        if isinstance(prefix_len, bool) or not 0 <= prefix_len <= saved:
+            raise BadLength(
+                f"session {session_id!r} holds {saved} tokens, {prefix_len} were to be kept"
+            )
+        if prompt_len is not None and not prefix_len <= prompt_len <= capacity:
+            raise BadLength(f"prompt_len {prompt_len} must lie in [{prefix_len}, {capacity}]")
+        kept = self._rewind_len(row, prefix_len)
+        pages = self._tail(row, kept, int(self.ledger.rows.allocated[row]))
+        whole = kept if prompt_len is None else prompt_len
+        self._decide([SessionRestored(session_id, rid, row, kept, whole, pages)])
+        self._counts["session_restores"] += 1
+        return SessionTurn(rid, row, prefix_len, kept)
+
+    def _check_turn(self, rid: str) -> None:
+        if not isinstance(rid, str) or not rid:
+            raise BadArgument(f"a request id is a str with at least one character, got {rid!r}")
+        if rid in self.ledger.requests or rid in self.ledger.waiting:
+            raise DuplicateRequest(f"request {rid!r} is live or waiting: choose another id")
+        if rid in self._aborted:
+            raise DuplicateRequest(f"request {rid!r} was aborted before its turn began")
+
+    def _rewind_len(self, row: int, wanted: int) -> int:
+        """How much of a row a rewind can keep: all window groups must still hold its window."""
+        rows, layout = self.ledger.rows, self.ledger.layout
+        protected, floor = int(rows.protected[row]), int(rows.floor[row])
+        kept = wanted if wanted >= protected else transitions.page_floor(wanted, layout.align)
+        for group in layout.window_groups:
+            cursor = int(rows.cursors[group.window_idx, row])
+            if cursor > transitions.cursor_bound(kept, group.window or 1, group.page_size):
+                # What lies below the floor is always there; above it the window is gone.
+                kept = transitions.page_floor(min(protected, floor, kept), layout.align)
+        return kept
+
+    def _close_session(self, session_id: str) -> None:
+        session = self._session(session_id)
+        if session.rid is not None:
+            self._decide([SessionClosed(session_id, None, self.ledger.no_pages)])
+        else:
+            row = session.row
+            pages = self.ledger.no_pages
+            if self.ledger.rows.in_flight[row] == 0:
+                pages = self._row_pages(row)
+            self._decide([SessionClosed(session_id, row, pages)])
+            self._after_row(row)
+        self._counts["session_closes"] += 1
+
+    def _one(self, row: int) -> I32:
+        rows = np.array([row], np.int32)
+        rows.setflags(write=False)
+        return rows
+
+    def _tail(self, row: int, low_len: int, high_len: int) -> PageLists:
+        if high_len <= low_len:
+            return (EMPTY,) * len(self.ledger.layout.groups)
+        at = row_entries(self.ledger, row, low_len, high_len)
+        return tuple(
+            self.ledger.tables[group.idx][at[group.idx]].copy()
+            for group in self.ledger.layout.groups
+        )
