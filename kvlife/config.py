@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 
 import attrs
 
@@ -75,6 +76,10 @@ class Layout:
         return tuple(group for group in self.groups if group.window is not None)
 
 
+def _as_tuple(groups: Iterable[CacheGroup]) -> tuple[CacheGroup, ...]:
+    return tuple(groups)
+
+
 @attrs.frozen(kw_only=True)
 class PoolConfig:
     """The pools of one engine.
@@ -89,9 +94,7 @@ class PoolConfig:
     num_pages: int
     max_requests: int
     max_context_len: int
-    groups: tuple[CacheGroup, ...] = attrs.field(
-        default=(CacheGroup("full"),), converter=lambda groups: tuple(groups)
-    )
+    groups: tuple[CacheGroup, ...] = attrs.field(default=(CacheGroup("full"),), converter=_as_tuple)
     free_order: str = "lifo"
     publish: str = "committed"
     duplicates: bool = False

@@ -64,7 +64,7 @@ def cursor_after_roll_back(cursor: Len, committed_len: Len, window: int, page_si
 
 
 def settled_after_roll_back(settled_len: Len, allocated_len: Len, unbounded: int) -> Len:
-    """What was settled above the new end is gone; a request that never dispatched stays unbounded."""
+    """What was settled above the new end is gone; one that never dispatched stays unbounded."""
     bounded = settled_len < unbounded
     return settled_len + (lower(settled_len, allocated_len) - settled_len) * bounded
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
+from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.core import EngineCore, command
 from kvlife.engine.results import Admission, Hit
 from kvlife.errors import BadArgument, BadLength, BadTokens, DuplicateRequest, OutOfRows
@@ -15,6 +16,7 @@ from kvlife.events import Admitted, PageLists, Resumed
 from kvlife.ledger import EMPTY
 from kvlife.ledger.spans import indices, span_of
 from kvlife.prefix import Match, as_tokens
+from kvlife.prefix.tokens import TokensLike
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -38,7 +40,7 @@ class AdmissionCommands(EngineCore):
 
     @command
     def match(
-        self, tokens: object, *, namespace: str | bytes | None = None, evict_floor: int = 0
+        self, tokens: TokensLike, *, namespace: str | bytes | None = None, evict_floor: int = 0
     ) -> Hit:
         """Look a prompt up in the prefix index; changes nothing, recency included."""
         prompt = as_tokens(tokens)
@@ -49,7 +51,7 @@ class AdmissionCommands(EngineCore):
     def admit(
         self,
         rid: str,
-        tokens: object,
+        tokens: TokensLike,
         *,
         namespace: str | bytes | None = None,
         evict_floor: int = 0,
@@ -66,7 +68,7 @@ class AdmissionCommands(EngineCore):
         return self._bind(rid, tokens, namespace_bytes(namespace), evict_floor, Admitted)
 
     @command
-    def resume(self, rid: str, tokens: object, *, evict_floor: int = 0) -> Admission:
+    def resume(self, rid: str, tokens: TokensLike, *, evict_floor: int = 0) -> Admission:
         """Bring a retracted request back: as `admit`, with all its tokens, in its namespace."""
         self._check_new(rid)
         waiting = self.ledger.waiting.get(rid)
@@ -76,8 +78,7 @@ class AdmissionCommands(EngineCore):
         return self._bind(rid, tokens, namespace, evict_floor, Resumed)
 
     def _check_new(self, rid: str) -> None:
-        if not isinstance(rid, str) or not rid:
-            raise BadArgument(f"a request id is a str with at least one character, got {rid!r}")
+        as_id("a request id", rid)
         if rid in self.ledger.requests:
             raise DuplicateRequest(f"request {rid!r} is live already: choose another id")
         if rid in self._aborted:
@@ -93,7 +94,7 @@ class AdmissionCommands(EngineCore):
     def _bind(
         self,
         rid: str,
-        tokens: object,
+        tokens: TokensLike,
         namespace: bytes,
         evict_floor: int,
         kind: type[Admitted | Resumed],
@@ -106,21 +107,17 @@ class AdmissionCommands(EngineCore):
                 f"the prompt of request {rid!r} has {len(prompt)} tokens, a row holds"
                 f" {ledger.layout.capacity}: cut it, or raise max_context_len"
             )
-        if isinstance(evict_floor, bool) or not 0 <= evict_floor <= ledger.layout.capacity:
-            raise BadLength(f"evict_floor must lie in [0, {ledger.layout.capacity}]")
+        evict_floor = as_length("evict_floor", evict_floor, 0, ledger.layout.capacity)
         if not self._free_rows:
             raise OutOfRows(
                 f"all {ledger.layout.num_rows - 1} rows are in use by {len(ledger.requests)}"
                 f" requests and {len(ledger.sessions)} sessions: finish, retract or close one"
             )
         found, match = self._look_up(prompt, namespace, evict_floor)
-        event = self._binding(
-            rid, prompt, match, self._namespace_key(namespace), evict_floor, kind
-        )
+        event = self._binding(rid, prompt, match, self._namespace_key(namespace), evict_floor, kind)
         self._decide([event])
         self._free_rows.pop()
-        self._index.touch(match.position, event_seq := self.next_seq - 1)
-        del event_seq
+        self._index.touch(match.position, self.next_seq - 1)
         self._counts["admissions"] += 1
         self._counts["prompt_tokens"] += len(prompt)
         self._counts["hit_tokens"] += found
@@ -171,9 +168,7 @@ class AdmissionCommands(EngineCore):
         )
 
 
-def _referenced(
-    group: GroupLayout, found: I32, evict_floor: int, cursors: tuple[int, ...]
-) -> I32:
+def _referenced(group: GroupLayout, found: I32, evict_floor: int, cursors: tuple[int, ...]) -> I32:
     """Of the pages of a hit, those that the row references: all, or a window's and the floor's."""
     if group.window_idx is None:
         return found

@@ -8,15 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
+from kvlife.engine.arguments import as_lens
 from kvlife.engine.batch import Batch
-from kvlife.engine.core import EngineCore, as_lens, command
+from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadArgument, BadLength
-from kvlife.events import Allocated, Committed, RolledBack
+from kvlife.events import Allocated, Committed, PageLists, RolledBack
 from kvlife.ledger import EMPTY, Change, derive_allocated
 from kvlife.ledger.change import rows_entries
 from kvlife.ledger.spans import indices, num_at, spans_of
 
 I32 = npt.NDArray[np.int32]
+ONE = np.array(1, np.int32)
 NO_LINKS = np.empty((0, 4), np.int32)
 NO_LINKS.setflags(write=False)
 
@@ -54,29 +56,43 @@ class AllocationCommands(EngineCore):
         Raises `BadLength`, `OutOfPages`, `StaleBatch`, `UnknownRequest`.
         """
         rows = self._rows(which)
-        new = as_lens(lens, rows.size, "lens")
-        old = self.ledger.rows.allocated.take(self.ledger.index_of(rows))
+        index = self.ledger.index_of(rows)
+        new = as_lens("lens", lens, rows.size)
+        old = self.ledger.rows.lane(index).allocated
         self._check_growth(rows, old, new)
         if new.tobytes() == old.tobytes():
             return EMPTY
         cursors = self._skipped(rows, old, new, window_start_lens)
-        new.setflags(write=False)
-        change = derive_allocated(self.ledger, rows, new, cursors, old)
-        self._allocate(rows, new, cursors, change)
+        self._allocate(rows, new, cursors, derive_allocated(self.ledger, index, new, cursors))
         return self._slots(self.ledger.layout.base, rows, old, new)
 
     @command
     def decode(self, batch: Batch) -> I32:
-        """Schedule one token for each request of a batch; returns their slots in the base group."""
+        """Schedule one token for each request; returns their slots in the base group."""
         rows = self._rows(batch)
         ledger = self.ledger
-        old = ledger.rows.allocated.take(ledger.index_of(rows))
-        new = old + 1
-        if 1 in (new > ledger.layout.capacity).tobytes():
+        index = ledger.index_of(rows)
+        old = ledger.rows.lane(index).allocated
+        new = old + ONE
+        if 1 in (new > self._capacity).tobytes():
             self._check_growth(rows, old, new)
-        change = derive_allocated(ledger, rows, new, None, old)
-        self._allocate(rows, new, None, change)
-        return self._slots_at(ledger.layout.base, rows, old)
+        change = derive_allocated(ledger, index, new, None)
+        pages = self._allocate(rows, new, None, change)
+        return self._decoded_slots(rows, old, change, pages)
+
+    def _decoded_slots(self, rows: I32, old: I32, change: Change, pages: PageLists) -> I32:
+        """Slots of one more token each: beside the last one, or the first of a new page."""
+        base = self.ledger.layout.base
+        kept = self._slots_kept
+        if kept is None or kept[0] is not old:
+            slots = self._slots_at(base, rows, old)
+        else:
+            slots = kept[1] + ONE
+            if change.crossing is not None:
+                slots[change.crossing] = self.ledger.measures[base].first_slots(pages[base])
+        slots.setflags(write=False)
+        self._slots_kept = (change.allocated, slots)
+        return slots
 
     @command
     def commit(self, which: Batch | Sequence[str], lens: object = None) -> None:
@@ -86,24 +102,25 @@ class AllocationCommands(EngineCore):
         """
         rows = self._rows(which)
         ledger = self.ledger
-        index, columns = ledger.index_of(rows), ledger.rows
-        bound = np.minimum(columns.settled.take(index), columns.allocated.take(index))
-        old = columns.committed.take(index)
+        index = ledger.index_of(rows)
+        lane = ledger.rows.lane(index)
+        old, allocated = lane.committed, lane.allocated
+        bound = allocated if lane.unbounded else np.minimum(lane.settled, allocated)
         if lens is None:
             new = bound
         else:
-            new = as_lens(lens, rows.size, "lens")
+            new = as_lens("lens", lens, rows.size)
             self._check_commit(rows, old, new, bound)
         if new.tobytes() == old.tobytes():
             return
         if ledger.pins:
-            at = rows_entries(ledger, index, old // 1, new, None)
+            at = rows_entries(ledger, index, old, new, None)
             for group in ledger.layout.groups:
                 pages = ledger.tables[group.idx][indices(at[group.idx])]
                 self._refuse_written(group.idx, pages, "committed")
-        self._record(
-            (Committed(rows, new),), (Change(index=index, committed=new, old_committed=old),)
-        )
+        new.setflags(write=False)
+        change = Change(index=index, committed=new, old_committed=old)
+        self._record((Committed(rows, new),), (change,))
 
     @command
     def roll_back(
@@ -114,13 +131,13 @@ class AllocationCommands(EngineCore):
         `allocated_lens` (at least `lens`) keeps more scheduled than `lens`. Raises `BadLength`.
         """
         rows = self._rows(which)
-        wanted = as_lens(lens, rows.size, "lens")
+        wanted = as_lens("lens", lens, rows.size)
         index, columns = self.ledger.index_of(rows), self.ledger.rows
         old, committed = columns.allocated.take(index), columns.committed.take(index)
         allocated = (
             wanted
             if allocated_lens is None
-            else as_lens(allocated_lens, rows.size, "allocated_lens")
+            else as_lens("allocated_lens", allocated_lens, rows.size)
         )
         self._check_roll_back(rows, wanted, allocated, old)
         kept = np.minimum(committed, wanted)
@@ -140,8 +157,8 @@ class AllocationCommands(EngineCore):
     ) -> I32:
         """Slots of positions [start, stop) of each request in a named group, in row order."""
         rows = self._rows(which)
-        start = as_lens(start_lens, rows.size, "start_lens")
-        stop = as_lens(stop_lens, rows.size, "stop_lens")
+        start = as_lens("start_lens", start_lens, rows.size)
+        stop = as_lens("stop_lens", stop_lens, rows.size)
         allocated = self.ledger.rows.allocated.take(self.ledger.index_of(rows))
         wrong = (start > stop) | (stop > allocated)
         if wrong.any():
@@ -156,18 +173,16 @@ class AllocationCommands(EngineCore):
         """The slot of each request's last allocated token, in the base group or a named one."""
         ledger = self.ledger
         idx = ledger.layout.base if group is None else self._group_idx(group)
-        last = ledger.rows.allocated.take(batch.index) - 1
+        last = ledger.rows.lane(ledger.index_of(batch.rows)).allocated - 1
         return self._slots_at(idx, batch.rows, last)
 
     def _slots_at(self, group: int, rows: I32, positions: I32) -> I32:
         """The slot of one position of each row."""
         ledger, layout = self.ledger, self.ledger.layout.groups[group]
-        size, table = layout.page_size, ledger.tables[group]
         bases = ledger.bases_of(ledger.index_of(rows), layout.table_width)
-        if size & (size - 1):
-            return table.take(bases + positions // size) * size + positions % size
-        shift = size.bit_length() - 1
-        return (table.take(bases + (positions >> shift)) << shift) | (positions & (size - 1))
+        measure = ledger.measures[group]
+        pages = ledger.tables[group].take(bases + measure.page_idx(positions))
+        return measure.slots_of(pages, positions)
 
     def tokens_required_next_decode(self, batch: Batch | Sequence[str], draft: int = 0) -> int:
         """Slots of new pages that the next decode takes, with `draft` more tokens each.
@@ -182,7 +197,7 @@ class AllocationCommands(EngineCore):
     def pages_required(self, batch: Batch | Sequence[str], num_tokens: int) -> tuple[int, ...]:
         """New pages per group for `num_tokens` more tokens of each request."""
         rows = self._rows(batch)
-        old = self.ledger.rows.allocated.take(self.ledger.index_of(rows))
+        old = self.ledger.rows.lane(self.ledger.index_of(rows)).allocated
         return tuple(
             int(
                 (
@@ -250,7 +265,7 @@ class AllocationCommands(EngineCore):
         windows = self.ledger.layout.window_groups
         if window_start_lens is None or not windows:
             return None
-        start = as_lens(window_start_lens, rows.size, "window_start_lens")
+        start = as_lens("window_start_lens", window_start_lens, rows.size)
         index = self.ledger.index_of(rows)
         floor = self.ledger.rows.floor.take(index)
         cursors = []
@@ -271,18 +286,20 @@ class AllocationCommands(EngineCore):
 
     def _allocate(
         self, rows: I32, new: I32, cursors: tuple[I32, ...] | None, change: Change
-    ) -> None:
+    ) -> PageLists:
         at = change.taken_at
         assert at is not None  # derive_allocated always says where
+        new.setflags(write=False)
         grant = self._grant([num_at(spot) for spot in at])
         change.taken = grant.pages
         event = Allocated(rows, new, grant.pages, cursors)
         if not grant.events:
             self._record((event,), (change,))
-            return
+            return grant.pages
         self._record((*grant.events, event), (*[None] * len(grant.events), change))
         self._index.remove(*grant.victims)
         self._counts["evicted_pages"] += sum(sum(v.num_found) for v in grant.victims)
+        return grant.pages
 
     def _slots(self, group: int, rows: I32, old: I32, new: I32) -> I32:
         """Slots of positions [old, new) of rows, in row order."""
@@ -293,8 +310,7 @@ class AllocationCommands(EngineCore):
             first, stop = int(old[0]), int(new[0])
             base = int(index[0]) * layout.table_width
             pages = table[base + first // size : base + -(-stop // size)]
-            whole = (pages * size)[:, None] + np.arange(size, dtype=np.int32)
-            skip = first % size
-            return whole.ravel()[skip : skip + stop - first]
+            whole: I32 = np.add.outer(pages * size, np.arange(size, dtype=np.int32)).ravel()
+            return whole[first % size : first % size + stop - first]
         positions = spans_of(index * layout.table_width * size, old, new)
         return (table.take(positions // size) * size + positions % size).astype(np.int32)

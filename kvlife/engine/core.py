@@ -17,7 +17,6 @@ from kvlife.engine.batch import Batch
 from kvlife.engine.observer import Observer
 from kvlife.errors import (
     BadArgument,
-    BadLength,
     CommandRefused,
     OutOfPages,
     PinRefused,
@@ -29,7 +28,7 @@ from kvlife.ledger import EMPTY, PageState, RowState
 from kvlife.prefix import IndexLayout, PageKeys, PrefixIndex, Victims
 
 if TYPE_CHECKING:
-    from kvlife.config import PoolConfig
+    from kvlife.config import GroupLayout, PoolConfig
     from kvlife.invariants import Checker
     from kvlife.log import LogWriter
     from kvlife.pools import Pools
@@ -59,7 +58,7 @@ def command(
             self._refusals[type(refusal).__name__] += 1
             raise
 
-    return framed
+    return framed  # type: ignore[return-value]  # functools.wraps names the first parameter away
 
 
 @attrs.define(eq=False)
@@ -114,12 +113,14 @@ class EngineCore(Observer):
             ),
             policy,
         )
+        self._capacity = np.array(self.ledger.layout.capacity, np.int32)
         self._free_rows = list(range(self.ledger.layout.num_rows - 1, 0, -1))
         self._namespaces: dict[int, bytes] = {}
         self._aborted: OrderedDict[str, None] = OrderedDict()
         self._posted: deque[str] = deque()
         self._refusals: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
+        self._slots_kept: tuple[I32, I32] | None = None
         self._evictable_at: tuple[int, int, int] | None = None
 
     @property
@@ -200,7 +201,7 @@ class EngineCore(Observer):
         return (space.refs.take(pages) | space.pins.take(pages)) > 0
 
     def _grant(self, need: Sequence[int]) -> Grant:
-        """Choose `need[g]` pages of each group, evicting what must go; OutOfPages where it cannot."""
+        """Choose `need[g]` pages of each group, evicting what must go; or raise `OutOfPages`."""
         ledger = self.ledger
         if len(need) == 1:
             free = ledger.spaces[0].free
@@ -309,19 +310,7 @@ class EngineCore(Observer):
             self._aborted.popitem(last=False)
 
 
-def _subtract(left: list[int], chosen: Sequence[Victims], groups: Sequence[object]) -> None:
+def _subtract(left: list[int], chosen: Sequence[Victims], groups: Sequence[GroupLayout]) -> None:
     for victims in chosen:
         for group, pages in zip(groups, victims.pages, strict=True):
-            left[group.space_idx] -= pages.size  # type: ignore[attr-defined]  # GroupLayout
-
-
-def as_lens(lens: object, num: int, what: str) -> I32:
-    """Lengths as int32, one for each of `num` requests; raises `BadLength`."""
-    array = np.asarray(lens)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise BadLength(f"{what} must be a list of whole numbers, got {lens!r}")
-    if array.size != num:
-        raise BadLength(f"{what} has {array.size} entries for {num} requests")
-    if array.size and (int(array.min()) < 0 or int(array.max()) >= 1 << 31):
-        raise BadLength(f"{what} must lie in [0, 2^31), got {lens!r}")
-    return array.astype(np.int32)
+            left[group.space_idx] -= pages.size

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvlife.engine.allocation import AllocationCommands
+from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.batch import Batch
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
-from kvlife.errors import BadArgument, PinRefused, StepOrder, UnknownRequest
+from kvlife.errors import PinRefused, StepOrder, UnknownRequest
 from kvlife.events import Pinned, StepDispatched, StepSettled, Unpinned
-from kvlife.ledger import PageState, RowState
+from kvlife.ledger import EMPTY, PageState, RowState
 from kvlife.ledger.change import rows_entries
 from kvlife.ledger.spans import indices
 
@@ -27,8 +28,7 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         Step numbers grow. Raises `StepOrder`, `StaleBatch`, `PinRefused` for pages being written.
         """
         rows = self._rows(which)
-        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 1 << 63:
-            raise StepOrder(f"a step is a number in [0, 2^63), got {step!r}")
+        as_length("step", step, 0, (1 << 63) - 1)
         newest = next(reversed(self.ledger.steps), None)
         if newest is not None and step <= newest:
             raise StepOrder(f"step {step} was dispatched after step {newest}: numbers must grow")
@@ -55,7 +55,7 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         opened = ledger.steps[step].rows
         states = ledger.rows.state.take(opened)
         if RowState.DRAINING not in states.tobytes():
-            self._record((StepSettled(step, _no_rows(), ledger.no_pages),))
+            self._record((StepSettled(step, EMPTY, ledger.no_pages),))
             return
         drained = opened[(states == RowState.DRAINING) & (ledger.rows.in_flight[opened] == 1)]
         allocated = ledger.rows.allocated.take(drained)
@@ -85,9 +85,8 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         A pin with an `owner` ends with that request at the latest. Raises `PinRefused` for a pin
         id in use, and for pages that nobody holds.
         """
-        for name, value in (("pin_id", pin_id), ("kind", kind)):
-            if not isinstance(value, str) or not value:
-                raise BadArgument(f"{name} is a str with at least one character, got {value!r}")
+        as_id("a pin id", pin_id)
+        as_id("the kind of a pin", kind)
         if pin_id in self.ledger.pins:
             raise PinRefused(f"pin {pin_id!r} is in use: choose another id, or unpin it")
         if owner is not None and self.ledger.record(owner) is None:
@@ -116,7 +115,3 @@ class FlightCommands(AllocationCommands, PublishingCommands):
     def post_unpin(self, pin_id: str) -> None:
         """As `unpin`, from any thread: it happens before the engine's next command."""
         self._posted.append(pin_id)
-
-
-def _no_rows() -> np.ndarray:
-    return np.empty(0, np.int32)

@@ -32,7 +32,7 @@ os.register_at_fork(after_in_child=lambda: _forks.__setitem__(0, _forks[0] + 1))
 
 
 class Observer:
-    """Folds facts into a ledger, under a checker, into a log; for allocators that decide themselves.
+    """Folds facts into a ledger, under a checker, into a log; for allocators of another making.
 
     `config` describes the pools; `log`, `checker` and `pools` may be left out (a checker that
     checks every event is the default; `Checker(level="off")` checks nothing). `clock` gives the
@@ -66,6 +66,7 @@ class Observer:
         self._pools = pools
         self._clock = clock
         self._closed = ""
+        self._unchecked = self.checker.level == "off"
         self._thread = threading.get_ident()
         self._fork = _forks[0]
         if log is not None:
@@ -140,7 +141,7 @@ class Observer:
         return collect_stats(self)
 
     def close(self) -> None:
-        """End the run: a last audit, the final digest, the log sealed. A second call does nothing."""
+        """End the run: a last audit, the final digest, the log sealed; again, it does nothing."""
         if self._closed:
             return
         self._enter()
@@ -185,6 +186,11 @@ class Observer:
 
     def _fold(self, event: Event, seq: int, now: int, change: Change | None) -> None:
         ledger, checker = self.ledger, self.checker
+        if self._unchecked:
+            change = ledger.apply(event, seq, now, change)
+            if self._pools is not None:
+                self._apply_to_pools(event, change)
+            return
         if change is None:
             change = derive(ledger, event)
         begun = perf_counter_ns()
@@ -220,7 +226,7 @@ class Observer:
         return findings
 
     def _handle(self, found: Finding, event: object, *, applied: bool) -> None:
-        """Under raise, a violation ends the log and the run; else the finding stands in the stats."""
+        """Under raise, a violation ends the log and the run; else it stands in the stats."""
         if self.checker.policy_of(found.id) != "raise":
             return
         why = f"{found.id} was broken at seq {found.seq}"

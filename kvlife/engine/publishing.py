@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
+from kvlife.config import MAX_LEN
 from kvlife.engine.allocation import NO_LINKS
+from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.core import EngineCore, command
-from kvlife.errors import BadArgument, BadLength, BadTokens, SessionBusy
+from kvlife.errors import BadLength, BadTokens, SessionBusy
 from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
 from kvlife.ledger import EMPTY, RowState
 from kvlife.ledger.change import row_entries
 from kvlife.prefix import Extent, as_tokens
+from kvlife.prefix.tokens import TokensLike
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -38,7 +41,7 @@ class PublishingCommands(EngineCore):
     """protect, finish, abort, retract."""
 
     @command
-    def protect(self, rid: str, tokens: object) -> int:
+    def protect(self, rid: str, tokens: TokensLike) -> int:
         """Publish what is committed, in whole pages, and go on; returns the protected length.
 
         Pages that the index has already are rebound to the canonical ones. A session's row
@@ -52,7 +55,7 @@ class PublishingCommands(EngineCore):
         return int(self.ledger.rows.protected[row])
 
     @command
-    def finish(self, rid: str, tokens: object, keep_len: int | None = None) -> int:
+    def finish(self, rid: str, tokens: TokensLike, keep_len: int | None = None) -> int:
         """Publish page_floor(min(len(tokens), committed, keep_len)) and release the request.
 
         `keep_len` publishes only a part, such as an answer without its reasoning, never less than
@@ -71,8 +74,8 @@ class PublishingCommands(EngineCore):
                 f"request {rid!r} cannot finish with {committed} of {prompt_len} prompt tokens"
                 " committed: commit the rest, or abort it"
             )
-        if keep_len is not None and (isinstance(keep_len, bool) or keep_len < 0):
-            raise BadLength(f"keep_len must be at least 0, got {keep_len!r}")
+        if keep_len is not None:
+            as_length("keep_len", keep_len, 0, MAX_LEN)
         publication = self._publication(rid, row, as_tokens(tokens), keep_len)
         published = int(self.ledger.rows.protected[row])
         pages = self._row_pages(row)
@@ -80,7 +83,7 @@ class PublishingCommands(EngineCore):
         if publication is not None:
             events.append(publication.event)
             published = publication.event.protected_len
-            pages = self._after_rebinds(row, pages, publication.event.rebinds)
+            pages = _after_rebinds(pages, publication.event.rebinds)
         events += self._release(rid, row, "finished", pages)
         self._publish(events, publication)
         self._after_row(row)
@@ -94,8 +97,7 @@ class PublishingCommands(EngineCore):
         On a session's row the session's KV goes with it. An id that was never admitted is
         remembered, and later commands for it are refused.
         """
-        if not isinstance(rid, str) or not rid:
-            raise BadArgument(f"a request id is a str with at least one character, got {rid!r}")
+        as_id("a request id", rid)
         ledger, row = self.ledger, self.ledger.requests.get(rid)
         waiting = ledger.waiting.get(rid)
         if row is not None:
@@ -154,7 +156,7 @@ class PublishingCommands(EngineCore):
         for group in self.ledger.layout.groups:
             held = self._row_table(row, group, upto)
             pages.append(held)
-            keys.append(self._group_keys(group, row, tokens, namespace, protected, upto, held))
+            keys.append(self._group_keys(group, tokens[:upto], namespace, protected, held))
             links.append(_rebinds(group, held, extent, protected))
         return Publication(
             Protected(row, upto, tuple(keys), np.concatenate(links)),
@@ -181,14 +183,12 @@ class PublishingCommands(EngineCore):
     def _group_keys(
         self,
         group: GroupLayout,
-        row: int,
         tokens: I32,
         namespace: bytes,
         protected: int,
-        upto: int,
         held: I32,
     ) -> U64:
-        """Keys of the pages of [protected, upto); 0 for entries the row does not reference."""
+        """Keys of the pages of `tokens` above protected; 0 where the row references none."""
         namer, size = self._keys[group.page_size], group.page_size
         space = self.ledger.spaces[group.space_idx]
         first = protected // size
@@ -198,7 +198,7 @@ class PublishingCommands(EngineCore):
             previous = int(earlier[-1])
         elif not first:
             previous = namer.initial(namespace)
-        keys = namer.extend(tokens[protected:upto], previous)
+        keys = namer.extend(tokens[protected:], previous)
         missing = held[first:] == 0
         if missing.any():
             keys[missing] = 0
@@ -211,11 +211,6 @@ class PublishingCommands(EngineCore):
         return tuple(
             ledger.tables[group.idx][at[group.idx]].copy() for group in ledger.layout.groups
         )
-
-    def _after_rebinds(self, row: int, pages: PageLists, links: I32) -> PageLists:
-        for group, _idx, own, canonical in links.tolist():
-            pages[group][pages[group] == own] = canonical
-        return pages
 
     def _owned_pins(self, rid: str) -> list[Event]:
         return [
@@ -233,6 +228,12 @@ class PublishingCommands(EngineCore):
         """A row that became FREE can be bound again; a DRAINING one has to settle first."""
         if self.ledger.rows.state[row] == RowState.FREE:
             self._free_rows.append(row)
+
+
+def _after_rebinds(pages: PageLists, links: I32) -> PageLists:
+    for group, _idx, own, canonical in links.tolist():
+        pages[group][pages[group] == own] = canonical
+    return pages
 
 
 def _rebinds(group: GroupLayout, held: I32, extent: Extent, protected: int) -> I32:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvlife import transitions
+from kvlife.config import MAX_PAGES
 from kvlife.engine.allocation import AllocationCommands
+from kvlife.engine.arguments import as_length
 from kvlife.engine.batch import Batch
 from kvlife.engine.core import command
-from kvlife.errors import BadArgument, BadLength, CommandRefused
+from kvlife.errors import BadArgument, CommandRefused
 from kvlife.events import Event, Evicted, Resized, WindowEvicted
-from kvlife.ledger import PageState
+from kvlife.ledger import PageSpace, PageState
 from kvlife.ledger.change import derive
 from kvlife.ledger.spans import indices
 
@@ -26,8 +28,7 @@ class ReclaimCommands(AllocationCommands):
 
         Fewer go where fewer can; a window group's go alone and leave holes.
         """
-        if isinstance(num_pages, bool) or not isinstance(num_pages, int) or num_pages < 0:
-            raise BadLength(f"num_pages must be a whole number from 0 on, got {num_pages!r}")
+        as_length("num_pages", num_pages, 0, MAX_PAGES)
         groups = self.ledger.layout.groups
         idx = self.ledger.layout.base if group is None else self._group_idx(group)
         if groups[idx].window is None:
@@ -42,7 +43,7 @@ class ReclaimCommands(AllocationCommands):
 
     @command
     def evict_window(self, which: Batch | Sequence[str]) -> int:
-        """Move the window cursors as far as what is published stays usable; returns pages let go."""
+        """Move the cursors as far as what is published stays usable; returns pages let go."""
         rows = self._rows(which)
         ledger = self.ledger
         index, total = ledger.index_of(rows), 0
@@ -84,7 +85,7 @@ class ReclaimCommands(AllocationCommands):
         if busy:
             raise CommandRefused(f"flush needs an idle engine; there are {', '.join(busy)}")
         pages = tuple(self._index.pages(group.idx) for group in ledger.layout.groups)
-        num = sum(part.size for part in pages)
+        num = sum(len(part) for part in pages)
         if num:
             self._decide([Evicted("flush", pages)])
             self._index.clear()
@@ -101,8 +102,7 @@ class ReclaimCommands(AllocationCommands):
         idx = 0 if space is None else names[space]
         sizes = [group.page_size for group in layout.groups if group.space_idx == idx]
         limit = ((1 << 31) - 1) // max(sizes)
-        if isinstance(num_pages, bool) or not 2 <= num_pages <= limit:
-            raise BadLength(f"num_pages must lie in [2, {limit}], got {num_pages!r}")
+        as_length("num_pages", num_pages, 2, limit)
         columns = self.ledger.spaces[idx]
         used = np.flatnonzero(columns.state[num_pages:] != PageState.FREE)
         if used.size:
@@ -135,5 +135,5 @@ class ReclaimCommands(AllocationCommands):
         idx = layout.base if group is None else self._group_idx(group)
         return layout.groups[idx].space_idx
 
-    def _space_of(self, group: str | None):  # noqa: ANN202  # PageSpace, private to the ledger
+    def _space_of(self, group: str | None) -> PageSpace:
         return self.ledger.spaces[self._group_space(group)]

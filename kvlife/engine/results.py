@@ -11,7 +11,7 @@ I32 = npt.NDArray[np.int32]
 
 @attrs.frozen(eq=False)
 class Hit:
-    """What `match` found, in tokens: `matched_len` in the index, `prefix_len` that admit would lock.
+    """What `match` found, in tokens: `matched_len` in the index, `prefix_len` to be locked.
 
     `pages` are the cached pages of each group over [0, prefix_len); 0 where a window page is gone.
     """

@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from kvlife import transitions
 from kvlife.engine.allocation import NO_LINKS, AllocationCommands
+from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
 from kvlife.engine.results import SessionTurn
-from kvlife.errors import BadArgument, BadLength, DuplicateRequest, SessionBusy, UnknownSession
+from kvlife.errors import DuplicateRequest, SessionBusy, UnknownSession
 from kvlife.events import (
     Event,
     PageLists,
@@ -51,7 +52,7 @@ class SessionCommands(AllocationCommands, PublishingCommands):
 
     @command
     def session_close(self, session_id: str) -> None:
-        """Let an idle session's KV go; one in a turn is forgotten, and its row goes with the turn."""
+        """Let an idle session's KV go; one in a turn is forgotten, its row goes with the turn."""
         self._close_session(session_id)
 
     def _session(self, session_id: str) -> Session:
@@ -62,8 +63,7 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         return session
 
     def _save(self, session_id: str, rid: str, kv_len: int) -> None:
-        if not isinstance(session_id, str) or not session_id:
-            raise BadArgument(f"a session id is a str with at least one character: {session_id!r}")
+        as_id("a session id", session_id)
         ledger, row = self.ledger, self._row(rid)
         bound = ledger.rows.session[row]
         if bound != session_id and (bound is not None or session_id in ledger.sessions):
@@ -73,11 +73,7 @@ class SessionCommands(AllocationCommands, PublishingCommands):
                 else f"session {session_id!r} holds another row: close it, or save under its turn"
             )
         committed, protected = int(ledger.rows.committed[row]), int(ledger.rows.protected[row])
-        if isinstance(kv_len, bool) or not protected <= kv_len <= committed:
-            raise BadLength(
-                f"session {session_id!r} was to keep {kv_len} tokens of request {rid!r}, which has"
-                f" {protected} published and {committed} committed: stay between them"
-            )
+        as_length(f"kv_len (published to committed of {rid!r})", kv_len, protected, committed)
         events: list[Event] = []
         old = int(ledger.rows.allocated[row])
         if kv_len < committed:
@@ -99,12 +95,9 @@ class SessionCommands(AllocationCommands, PublishingCommands):
             raise SessionBusy(f"session {session_id!r} is in the turn of request {session.rid!r}")
         row, capacity = session.row, self.ledger.layout.capacity
         saved = int(self.ledger.rows.committed[row])
-        if isinstance(prefix_len, bool) or not 0 <= prefix_len <= saved:
-            raise BadLength(
-                f"session {session_id!r} holds {saved} tokens, {prefix_len} were to be kept"
-            )
-        if prompt_len is not None and not prefix_len <= prompt_len <= capacity:
-            raise BadLength(f"prompt_len {prompt_len} must lie in [{prefix_len}, {capacity}]")
+        as_length(f"prefix_len of session {session_id!r}", prefix_len, 0, saved)
+        if prompt_len is not None:
+            as_length("prompt_len", prompt_len, prefix_len, capacity)
         kept = self._rewind_len(row, prefix_len)
         pages = self._tail(row, kept, int(self.ledger.rows.allocated[row]))
         whole = kept if prompt_len is None else prompt_len
@@ -113,8 +106,7 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         return SessionTurn(rid, row, prefix_len, kept)
 
     def _check_turn(self, rid: str) -> None:
-        if not isinstance(rid, str) or not rid:
-            raise BadArgument(f"a request id is a str with at least one character, got {rid!r}")
+        as_id("a request id", rid)
         if rid in self.ledger.requests or rid in self.ledger.waiting:
             raise DuplicateRequest(f"request {rid!r} is live or waiting: choose another id")
         if rid in self._aborted:

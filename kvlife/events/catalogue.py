@@ -31,7 +31,7 @@ Event = (
     | pool.Violated
 )
 
-EVENT_TYPES: tuple[type[Event], ...] = Event.__args__  # type: ignore[attr-defined]  # typing stubs lack it
+EVENT_TYPES: tuple[type[Event], ...] = Event.__args__
 BY_CODE: dict[int, type[Event]] = {cls.CODE: cls for cls in EVENT_TYPES}
 BY_NAME: dict[str, type[Event]] = {cls.__name__: cls for cls in EVENT_TYPES}
 FIELDS: dict[type[Event], tuple[Field, ...]] = {cls: fields_of(cls) for cls in EVENT_TYPES}

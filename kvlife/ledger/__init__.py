@@ -2,6 +2,7 @@
 
 from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
 from kvlife.ledger.change import Change, derive, derive_allocated
+from kvlife.ledger.lane import Lane
 from kvlife.ledger.ledger import EMPTY, Ledger
 from kvlife.ledger.rows import UNBOUNDED, RowColumns, RowState
 from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, state_digest
@@ -12,6 +13,7 @@ __all__ = [
     "UNBOUNDED",
     "Change",
     "FrozenState",
+    "Lane",
     "Ledger",
     "LedgerSnapshot",
     "OpenStep",

@@ -11,71 +11,25 @@ import numpy.typing as npt
 from kvlife import transitions
 from kvlife.events import pool, requests
 from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
+from kvlife.ledger.moves import (
+    cap_noted,
+    drop_holder,
+    free_row,
+    join,
+    let_go,
+    pin_leaving,
+    pin_under_step,
+    set_lengths,
+    take,
+    unbind,
+)
 from kvlife.ledger.rows import UNBOUNDED, RowState
-from kvlife.ledger.spans import At, indices, num_at
 
 if TYPE_CHECKING:
     from kvlife.ledger.change import Change
     from kvlife.ledger.ledger import Ledger
 
 I32 = npt.NDArray[np.int32]
-
-
-def place(table: I32, at: At, pages: I32) -> None:
-    """Write pages to table entries; where a faulty event has too few or too many, what fits."""
-    wanted = num_at(at)
-    if pages.size == wanted:
-        table[at] = pages
-        return
-    spots = indices(at)
-    table[spots] = 0
-    fitting = min(wanted, pages.size)
-    table[spots[:fitting]] = pages[:fitting]
-
-
-def _let_go(ledger: Ledger, change: Change, stamp: int) -> None:
-    if change.gone is None or change.gone_at is None:
-        return
-    for group, pages, at in zip(ledger.layout.groups, change.gone, change.gone_at, strict=True):
-        if num_at(at):
-            ledger.tables[group.idx][at] = 0
-        if pages.size:
-            ledger.spaces[group.space_idx].let_go(pages, stamp)
-
-
-def _join(ledger: Ledger, change: Change, stamp: int) -> None:
-    if change.joined is None or change.joined_at is None:
-        return
-    for group, pages, at in zip(ledger.layout.groups, change.joined, change.joined_at, strict=True):
-        if pages.size or num_at(at):
-            place(ledger.tables[group.idx], at, pages)
-            ledger.spaces[group.space_idx].join(pages, stamp)
-
-
-def _take(ledger: Ledger, change: Change, stamp: int) -> None:
-    if change.taken is None or change.taken_at is None:
-        return
-    for group, pages, at in zip(ledger.layout.groups, change.taken, change.taken_at, strict=True):
-        if pages.size or num_at(at):
-            place(ledger.tables[group.idx], at, pages)
-            ledger.spaces[group.space_idx].take(pages, group.idx, stamp)
-
-
-def _set_lengths(ledger: Ledger, where: Any, change: Change, seq: int) -> None:  # Any: row or index
-    rows = ledger.rows
-    if change.protected is not None:
-        rows.protected[where] = change.protected
-    if change.committed is not None:
-        rows.committed[where] = change.committed
-    if change.allocated is not None:
-        rows.allocated[where] = change.allocated
-    if change.settled is not None:
-        rows.settled[where] = change.settled
-    if change.cursors is not None:
-        for idx, cursor in enumerate(change.cursors):
-            if cursor is not None:
-                rows.cursors[idx, where] = cursor
-    rows.last_event[where] = seq
 
 
 def _bind(ledger: Ledger, event: requests.Admitted | requests.Resumed, seq: int) -> None:
@@ -93,19 +47,21 @@ def _bind(ledger: Ledger, event: requests.Admitted | requests.Resumed, seq: int)
 
 
 def _admitted(
-    ledger: Ledger, event: requests.Admitted | requests.Resumed, change: Change, seq: int, stamp: int
+    ledger: Ledger,
+    event: requests.Admitted | requests.Resumed,
+    change: Change,
+    seq: int,
+    stamp: int,
 ) -> None:
     if event.row == 0:
         return
     _bind(ledger, event, seq)
-    _join(ledger, change, stamp)
-    _take(ledger, change, stamp)
-    _set_lengths(ledger, event.row, change, seq)
+    join(ledger, change, stamp)
+    take(ledger, change, stamp)
+    set_lengths(ledger, event.row, change, seq)
 
 
-def _resumed(
-    ledger: Ledger, event: requests.Resumed, change: Change, seq: int, stamp: int
-) -> None:
+def _resumed(ledger: Ledger, event: requests.Resumed, change: Change, seq: int, stamp: int) -> None:
     ledger.waiting.pop(event.rid, None)
     _admitted(ledger, event, change, seq, stamp)
 
@@ -113,21 +69,22 @@ def _resumed(
 def _allocated(
     ledger: Ledger, _event: requests.Allocated, change: Change, seq: int, stamp: int
 ) -> None:
-    _take(ledger, change, stamp)
-    rows, index = ledger.rows, change.index
-    rows.allocated[index] = change.allocated
-    rows.last_event[index] = seq
+    take(ledger, change, stamp)
+    assert change.index is not None  # a batch event
+    lane = ledger.rows.lane(change.index)
+    lane.allocated, lane.seq = change.allocated, seq
+    lane.num_pages = change.num_pages or {}
     if change.cursors is not None:
         for idx, cursor in enumerate(change.cursors):
-            rows.cursors[idx, index] = cursor
+            ledger.rows.cursors[idx, change.index] = cursor
 
 
 def _committed(
     ledger: Ledger, event: requests.Committed, change: Change, seq: int, _stamp: int
 ) -> None:
-    rows, index = ledger.rows, change.index
-    rows.committed[index] = event.committed_len
-    rows.last_event[index] = seq
+    assert change.index is not None  # a batch event
+    lane = ledger.rows.lane(change.index)
+    lane.committed, lane.seq = event.committed_len, seq
 
 
 def _protected(
@@ -144,7 +101,7 @@ def _protected(
             table[base + links[:, 1]] = canonical
             space.join(canonical, stamp)
             if in_flight:
-                _pin_under_step(ledger, int(ledger.rows.newest_step[row]), group.idx, own, stamp)
+                pin_under_step(ledger, int(ledger.rows.newest_step[row]), group.idx, own, stamp)
             space.let_go(own, stamp)
         keys = event.keys[group.idx]
         low = min(max(old, 0) // group.page_size, width)
@@ -156,49 +113,17 @@ def _protected(
         chosen = (keys[: high - low] != 0) & (pages != 0)
         if chosen.any():
             space.publish(pages[chosen], keys[: high - low][chosen], parents[chosen], stamp)
-    _set_lengths(ledger, row, change, seq)
-
-
-def _pin_under_step(ledger: Ledger, step: int, group: int, pages: I32, stamp: int) -> None:
-    """Pages that leave a row in flight stay untouched until its newest step has settled."""
-    opened = ledger.steps.get(step)
-    if opened is None or not pages.size:
-        return
-    opened.pinned.append((group, pages))
-    ledger.spaces[ledger.layout.groups[group].space_idx].pin(pages, stamp)
-
-
-def _pin_leaving(ledger: Ledger, change: Change, stamp: int) -> None:
-    """Pin what leaves HELD rows in flight, as the table says, under each row's newest step."""
-    index = np.array([change.row]) if change.index is None else change.index
-    flying = index[ledger.rows.in_flight[index] > 0]
-    if not flying.size or change.gone_at is None:
-        return
-    for group, at in zip(ledger.layout.groups, change.gone_at, strict=True):
-        spots = indices(at)
-        owners = spots // group.table_width
-        for step in np.unique(ledger.rows.newest_step[flying]):
-            ours = flying[ledger.rows.newest_step[flying] == step]
-            pages = ledger.tables[group.idx][spots[np.isin(owners, ours)]]
-            _pin_under_step(ledger, int(step), group.idx, pages[pages != 0], stamp)
-
-
-def _cap_noted(ledger: Ledger, rows: npt.NDArray[np.intp], lengths: Any) -> None:  # Any: int or array
-    """What a step noted above the new end of a row will never settle."""
-    for opened in ledger.steps.values():
-        for row, length in zip(rows.tolist(), np.atleast_1d(lengths).tolist(), strict=True):
-            hit = opened.rows == row
-            opened.noted[hit] = np.minimum(opened.noted[hit], length)
+    set_lengths(ledger, row, change, seq)
 
 
 def _rolled_back(
     ledger: Ledger, event: requests.RolledBack, change: Change, seq: int, stamp: int
 ) -> None:
-    _pin_leaving(ledger, change, stamp)
-    _let_go(ledger, change, stamp)
-    _set_lengths(ledger, change.index, change, seq)
+    pin_leaving(ledger, change, stamp)
+    let_go(ledger, change, stamp)
+    set_lengths(ledger, change.index, change, seq)
     if change.index is not None and ledger.steps:
-        _cap_noted(ledger, change.index, change.allocated)
+        cap_noted(ledger, change.index, change.allocated)
     committed = dict(zip(event.rows.tolist(), event.committed_len.tolist(), strict=True))
     for group_idx, row, shared, new in event.copies.tolist():
         group = ledger.layout.groups[group_idx]
@@ -208,7 +133,7 @@ def _rolled_back(
         pages = np.array([shared], np.int32)
         if ledger.rows.in_flight[row] > 0:
             step = int(ledger.rows.newest_step[row])
-            _pin_under_step(ledger, step, group_idx, pages, stamp)
+            pin_under_step(ledger, step, group_idx, pages, stamp)
         space.let_go(pages, stamp)
         space.take(np.array([new], np.int32), group_idx, stamp)
 
@@ -216,61 +141,25 @@ def _rolled_back(
 def _window_evicted(
     ledger: Ledger, _event: requests.WindowEvicted, change: Change, seq: int, stamp: int
 ) -> None:
-    _let_go(ledger, change, stamp)
-    _set_lengths(ledger, change.index, change, seq)
+    let_go(ledger, change, stamp)
+    set_lengths(ledger, change.index, change, seq)
 
 
-def _evicted(
-    ledger: Ledger, event: pool.Evicted, _change: Change, _seq: int, stamp: int
-) -> None:
+def _evicted(ledger: Ledger, event: pool.Evicted, _change: Change, _seq: int, stamp: int) -> None:
     for group, pages in zip(ledger.layout.groups, event.pages, strict=True):
         if pages.size:
             ledger.spaces[group.space_idx].evict(pages, stamp)
-
-
-def _free_row(ledger: Ledger, row: int, seq: int) -> None:
-    ledger.rows.reset(row)
-    ledger.rows.last_event[row] = seq
-    ledger.membership += 1
-
-
-def _unbind(ledger: Ledger, row: int, change: Change, seq: int, stamp: int) -> None:
-    """The row lets go and becomes FREE, or DRAINING while steps in flight name it."""
-    rows = ledger.rows
-    if rows.state[row] != RowState.HELD:
-        _let_go(ledger, change, stamp)
-        return
-    _let_go(ledger, change, stamp)
-    if rows.in_flight[row] > 0:
-        rows.state[row] = RowState.DRAINING
-        rows.generation[row] += 1
-        rows.rid[row] = rows.session[row] = None
-        rows.last_event[row] = seq
-        ledger.membership += 1
-    else:
-        _free_row(ledger, row, seq)
-
-
-def _drop_holder(ledger: Ledger, rid: str, row: int | None) -> None:
-    """The request is gone from the books, and its session with it where it ran a turn."""
-    bound = ledger.requests.pop(rid, None)
-    row = bound if row is None else row
-    if row is None:
-        return
-    session = ledger.rows.session[row]
-    if session is not None and ledger.rows.rid[row] == rid:
-        ledger.sessions.pop(session, None)
 
 
 def _released(
     ledger: Ledger, event: requests.Released, change: Change, seq: int, stamp: int
 ) -> None:
     ledger.waiting.pop(event.rid, None)
-    _drop_holder(ledger, event.rid, event.row)
+    drop_holder(ledger, event.rid, event.row)
     if event.row is not None:
-        _unbind(ledger, event.row, change, seq, stamp)
+        unbind(ledger, event.row, change, seq, stamp)
     else:
-        _let_go(ledger, change, stamp)
+        let_go(ledger, change, stamp)
 
 
 def _retracted(
@@ -284,16 +173,16 @@ def _retracted(
         backup=event.backup,
         seq=seq,
     )
-    _drop_holder(ledger, event.rid, row)
-    _unbind(ledger, row, change, seq, stamp)
+    drop_holder(ledger, event.rid, row)
+    unbind(ledger, row, change, seq, stamp)
 
 
 def _trim(ledger: Ledger, change: Change, seq: int, stamp: int) -> None:
-    _pin_leaving(ledger, change, stamp)
-    _let_go(ledger, change, stamp)
-    _set_lengths(ledger, change.row, change, seq)
+    pin_leaving(ledger, change, stamp)
+    let_go(ledger, change, stamp)
+    set_lengths(ledger, change.row, change, seq)
     if ledger.steps:
-        _cap_noted(ledger, np.array([change.row]), change.allocated)
+        cap_noted(ledger, np.array([change.row]), change.allocated)
     ledger.rows.generation[change.row] += 1
     ledger.membership += 1
 
@@ -340,9 +229,9 @@ def _session_closed(
 ) -> None:
     session = ledger.sessions.pop(event.session_id, None)
     if event.row is not None:
-        _unbind(ledger, event.row, change, seq, stamp)
+        unbind(ledger, event.row, change, seq, stamp)
         return
-    _let_go(ledger, change, stamp)
+    let_go(ledger, change, stamp)
     if session is not None and ledger.rows.session[session.row] == event.session_id:
         ledger.rows.session[session.row] = None
 
@@ -371,10 +260,10 @@ def _step_settled(
         rows.settled[index] = transitions.higher(rows.settled.take(index), opened.noted)
         for group, pages in opened.pinned:
             ledger.spaces[ledger.layout.groups[group].space_idx].unpin(pages, stamp)
-    _let_go(ledger, change, stamp)
+    let_go(ledger, change, stamp)
     for row in event.drained.tolist():
         if rows.state[row] == RowState.DRAINING:
-            _free_row(ledger, row, seq)
+            free_row(ledger, row, seq)
 
 
 def _pinned(ledger: Ledger, event: pool.Pinned, _change: Change, seq: int, stamp: int) -> None:
@@ -397,13 +286,13 @@ def _unpinned(ledger: Ledger, event: pool.Unpinned, _change: Change, _seq: int, 
     ledger.spaces[group.space_idx].unpin(event.pages, stamp)
 
 
-def _resized(
-    ledger: Ledger, event: pool.Resized, _change: Change, _seq: int, _stamp: int
-) -> None:
+def _resized(ledger: Ledger, event: pool.Resized, _change: Change, _seq: int, _stamp: int) -> None:
     ledger.resize(event.space, event.num_pages)
 
 
-def _noted(_ledger: Ledger, _event: Any, _change: Change, _seq: int, _stamp: int) -> None:  # Any: marks
+def _noted(
+    _ledger: Ledger, _event: Any, _change: Change, _seq: int, _stamp: int
+) -> None:  # Any: marks
     """A note changes nothing but the seq."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,7 @@ from kvlife.ledger.spans import NOWHERE, At, span_of, spans_of, window_spans_of
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
     from kvlife.events import Event, PageLists
+    from kvlife.ledger.lane import Lane
     from kvlife.ledger.ledger import Ledger
 
 I32 = npt.NDArray[np.int32]
@@ -29,15 +29,17 @@ Index = npt.NDArray[np.intp]
 Lens = Any  # Any: int and int32 arrays share the arithmetic, and no protocol spells that
 
 
-@attrs.define(eq=False)
 class Change:
     """Lengths after the event (None = unchanged) and positions per group in the page tables.
 
     `row` names the one row, or `index` the rows of a batch. `gone_at` are entries whose pages are
     let go, `joined_at` entries that get a shared page, `taken_at` entries that get a FREE page;
-    `gone`, `joined` and `taken` are the pages that the event names for them.
+    `gone`, `joined` and `taken` are the pages that the event names for them. `num_pages` are the
+    pages of the new allocated lengths of full groups, and `crossing` the positions in the batch of
+    the rows that take one page, where none takes more.
     """
 
+    # A plain class with defaults: two are made in each decode step, most fields unset.
     row: int | None = None
     index: Index | None = None
     protected: Lens = None
@@ -53,6 +55,11 @@ class Change:
     gone: PageLists | None = None
     joined: PageLists | None = None
     taken: PageLists | None = None
+    num_pages: dict[int, I32] | None = None
+    crossing: Index | None = None
+
+    def __init__(self, **fields: Any) -> None:  # Any: any of the fields above
+        self.__dict__.update(fields)
 
 
 def derive(ledger: Ledger, event: Event) -> Change:
@@ -123,52 +130,49 @@ def _group_entries(
 
 def derive_allocated(
     ledger: Ledger,
-    rows: I32,
+    index: Index,
     allocated_len: I32,
     evicted_len: tuple[I32, ...] | None,
-    old: I32 | None = None,
 ) -> Change:
-    """The change of an `Allocated` before its pages are chosen; `old` = allocated, if gathered."""
-    index = ledger.index_of(rows)
-    if old is None:
-        old = ledger.rows.allocated.take(index)
+    """The change of an `Allocated` before its pages are chosen."""
+    lane = ledger.rows.lane(index)
+    old = lane.allocated
     change = Change(index=index, allocated=allocated_len, old_allocated=old, cursors=evicted_len)
-    at = []
+    change.num_pages = {}
+    at: list[At] = []
     for group in ledger.layout.groups:
-        size, width = group.page_size, group.table_width
-        if group.window_idx is not None or size == 1:
-            cursor = None
-            if evicted_len is not None and group.window_idx is not None:
+        cursor = None
+        if group.window_idx is None:
+            at.append(_allocated_entries(ledger, group, lane, change))
+        else:
+            if evicted_len is not None:
                 cursor = evicted_len[group.window_idx]
             at.append(_group_entries(ledger, group, index, old, allocated_len, cursor))
-        else:
-            at.append(_allocated_entries(ledger, index, old, allocated_len, size, width))
     change.taken_at = tuple(at)
     return change
 
 
-def _allocated_entries(
-    ledger: Ledger, index: Index, old: I32, new: I32, size: int, width: int
-) -> At:
+def _allocated_entries(ledger: Ledger, group: GroupLayout, lane: Lane, change: Change) -> At:
     """New entries of a full-attention group; the case of at most one page a row needs no repeat."""
-    ledger_bases = ledger.bases_of(index, width)
-    low = (old + (size - 1)) // size if size & (size - 1) else (old + (size - 1)) >> _shift(size)
-    high = (new + (size - 1)) // size if size & (size - 1) else (new + (size - 1)) >> _shift(size)
-    counts = high - low
-    crossing = counts.nonzero()[0]
+    measure = ledger.measures[group.idx]
+    assert change.num_pages is not None  # derive_allocated made it
+    low = lane.num_pages.get(group.idx)
+    if low is None:
+        low = measure.pages_of(change.old_allocated)
+    high = change.num_pages[group.idx] = measure.pages_of(change.allocated)
+    crossing = (high > low).nonzero()[0]
     if not crossing.size:
         return NOWHERE
-    some = counts.take(crossing)
-    if some.tobytes() == ledger.ones_bytes(some.size):
-        at = ledger_bases.take(crossing) + low.take(crossing)
-        # A faulty length beyond the row must not write into the neighbour's entries.
-        if new.max() <= width * size and old.min() >= 0:
-            return at
-    return spans_of(ledger_bases, np.clip(low, 0, width), np.clip(high, 0, width))
-
-
-def _shift(size: int) -> int:
-    return size.bit_length() - 1
+    bases = ledger.bases_of(lane.index, group.table_width)
+    first, ends = low.take(crossing), high.take(crossing)
+    # A faulty length, negative or beyond the row, must not reach into another row's entries.
+    if (ends - first).tobytes() == ledger.ones_bytes(crossing.size) and (
+        1 not in (first.view(np.uint32) >= measure.table_width).tobytes()
+    ):
+        change.crossing = crossing
+        return bases.take(crossing) + first
+    width = group.table_width
+    return spans_of(bases, np.clip(low, 0, width), np.clip(high, 0, width))
 
 
 def _admitted(ledger: Ledger, event: requests.Admitted | requests.Resumed) -> Change:
@@ -219,7 +223,8 @@ def _resumed(ledger: Ledger, event: requests.Resumed) -> Change:
 
 
 def _allocated(ledger: Ledger, event: requests.Allocated) -> Change:
-    change = derive_allocated(ledger, event.rows, event.allocated_len, event.evicted_len)
+    index = ledger.index_of(event.rows)
+    change = derive_allocated(ledger, index, event.allocated_len, event.evicted_len)
     change.taken = event.pages
     return change
 
@@ -228,7 +233,7 @@ def _committed(ledger: Ledger, event: requests.Committed) -> Change:
     return Change(index=ledger.index_of(event.rows), committed=event.committed_len)
 
 
-def _protected(ledger: Ledger, event: requests.Protected) -> Change:
+def _protected(_ledger: Ledger, event: requests.Protected) -> Change:
     return Change(row=event.row, protected=event.protected_len)
 
 
@@ -239,7 +244,10 @@ def _rolled_back(ledger: Ledger, event: requests.RolledBack) -> Change:
     new = event.allocated_len
     cursors = tuple(
         transitions.cursor_after_roll_back(
-            rows.cursors[group.window_idx][index], event.committed_len, group.window, group.page_size
+            rows.cursors[group.window_idx][index],
+            event.committed_len,
+            group.window or 1,
+            group.page_size,
         )
         for group in ledger.layout.window_groups
     )
@@ -248,7 +256,7 @@ def _rolled_back(ledger: Ledger, event: requests.RolledBack) -> Change:
         committed=event.committed_len,
         allocated=new,
         settled=transitions.settled_after_roll_back(rows.settled.take(index), new, UNBOUNDED),
-        cursors=cursors if cursors else None,
+        cursors=cursors or None,
         old_allocated=old,
         gone_at=rows_entries(ledger, index, new, old, None),
         gone=event.pages,
@@ -282,7 +290,8 @@ def _window_evicted(ledger: Ledger, event: requests.WindowEvicted) -> Change:
     )
 
 
-def _replaced(values: tuple[Any, ...], idx: int, value: object) -> tuple[Any, ...]:  # Any: pages or positions
+# Any: pages or positions.
+def _replaced(values: tuple[Any, ...], idx: int, value: object) -> tuple[Any, ...]:
     return (*values[:idx], value, *values[idx + 1 :])
 
 
@@ -310,7 +319,7 @@ def _trimmed(ledger: Ledger, event: pool.SessionSaved | pool.SessionRestored) ->
         settled=transitions.settled_after_roll_back(int(rows.settled[row]), kept, UNBOUNDED),
         cursors=tuple(
             transitions.cursor_after_roll_back(
-                int(rows.cursors[group.window_idx, row]), kept, group.window, group.page_size
+                int(rows.cursors[group.window_idx, row]), kept, group.window or 1, group.page_size
             )
             for group in ledger.layout.window_groups
         ),

@@ -22,6 +22,8 @@ class FreeList:
     fifo: bool
     num_free: int = 0
     start: int = 0
+    # The head as it was last shown; whoever shows that very array need not have it compared.
+    _shown: I32 | None = None
 
     @classmethod
     def create(cls, num_pages: int, position: I32, *, fifo: bool) -> FreeList:
@@ -34,16 +36,23 @@ class FreeList:
         """The pages that would be taken next, fewer where there are not as many."""
         num = min(num, self.num_free)
         if not self.fifo:
-            return self.slots[self.num_free - num : self.num_free][::-1].copy()
-        if self.start + num <= len(self.slots):
-            return self.slots[self.start : self.start + num].copy()
-        return self.slots.take(np.arange(self.start, self.start + num), mode="wrap")
+            head = self.slots[self.num_free - num : self.num_free][::-1].copy()
+        elif self.start + num <= len(self.slots):
+            head = self.slots[self.start : self.start + num].copy()
+        else:
+            head = self.slots.take(np.arange(self.start, self.start + num), mode="wrap")
+        head.setflags(write=False)
+        self._shown = head
+        return head
 
     def take_head(self, pages: I32) -> bool:
         """Take these pages if they are exactly the head; else change nothing and say False."""
         num = pages.size
-        if num > self.num_free or self.head(num).tobytes() != pages.tobytes():
+        if pages is not self._shown and (
+            num > self.num_free or self.head(num).tobytes() != pages.tobytes()
+        ):
             return False
+        self._shown = None
         self.num_free -= num
         if self.fifo:
             self.start = (self.start + num) % len(self.slots)
@@ -54,6 +63,7 @@ class FreeList:
         num = pages.size
         if num == 0:
             return
+        self._shown = None
         size = len(self.slots)
         logical = (self.position[pages] - self.start) % size
         left = self.num_free - num
@@ -69,6 +79,7 @@ class FreeList:
     def put_back(self, pages: I32) -> bool:
         """Append pages, the first to be taken first; False, with nothing done, if one is twice."""
         num = pages.size
+        self._shown = None
         if self.num_free + num > len(self.slots):
             return False
         ordered = pages if self.fifo else pages[::-1]
@@ -94,6 +105,7 @@ class FreeList:
     def resize(self, num_pages: int, position: I32) -> None:
         """Another number of pages; those that stay keep their order."""
         kept = self.pages()
+        self._shown = None
         self.slots = np.zeros(num_pages, np.int32)
         self.slots[: kept.size] = kept
         self.position = position

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from kvlife.config import Layout, PoolConfig, SpaceLayout, compile_layout
 from kvlife.ledger.apply import APPLY
 from kvlife.ledger.change import Change, derive
+from kvlife.ledger.measure import PageMeasure
 from kvlife.ledger.rows import RowColumns
 from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, StagingArea, thaw
 from kvlife.ledger.spaces import PageSpace
@@ -50,6 +51,9 @@ class Ledger:
         ]
         self.tables: list[I32] = [
             np.zeros(num_rows * group.table_width, np.int32) for group in self.layout.groups
+        ]
+        self.measures = [
+            PageMeasure(group.page_size, group.table_width) for group in self.layout.groups
         ]
         self.requests: dict[str, int] = {}
         self.waiting: dict[str, Waiting] = {}
@@ -177,7 +181,7 @@ class Ledger:
         )
 
     def pages_of(self, row: int, group: int) -> I32:
-        """The page table of one row in one group, up to its allocated length; 0 = not referenced."""
+        """One row's page table in one group, up to its allocated length; 0 = not referenced."""
         layout = self.layout.groups[group]
         num = min(-(-max(int(self.rows.allocated[row]), 0) // layout.page_size), layout.table_width)
         base = row * layout.table_width

@@ -116,10 +116,9 @@ class LedgerSnapshot:
 
     def freeze(self) -> FrozenState:
         """Compact to live entries and hash; costs time, touches nothing of the ledger."""
-        arrays: dict[str, Array] = {}
-        for name, array in self._arrays.items():
-            if not name.startswith("page."):
-                arrays[name] = array
+        arrays = {
+            name: array for name, array in self._arrays.items() if not name.startswith("page.")
+        }
         spaces: Any = self._meta["spaces"]  # Any: a list of ints inside the untyped books
         for space_idx in range(len(spaces)):
             state = self._arrays[f"page.{space_idx}.state"]
@@ -223,9 +222,7 @@ def thaw(ledger: Ledger, state: FrozenState) -> None:
         for rid, prompt_len, committed_len, namespace, backup, seq in books.waiting
     }
     ledger.sessions = {
-        sid: Session(
-            row=row, rid=rid, kept_len=kept, protected_len=prot, num_turns=turns, seq=seq
-        )
+        sid: Session(row=row, rid=rid, kept_len=kept, protected_len=prot, num_turns=turns, seq=seq)
         for sid, row, rid, kept, prot, turns, seq in books.sessions
     }
     ledger.pins = {

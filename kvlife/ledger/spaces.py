@@ -24,7 +24,9 @@ class PageState(enum.IntEnum):
     RESERVED = 4
 
 
-FREE, PRIVATE, CACHED, QUARANTINED = (np.uint8(state) for state in range(4))
+# 0-d arrays: what numpy need not convert at each assignment.
+FREE, PRIVATE, CACHED, QUARANTINED = (np.array(state, np.uint8) for state in range(4))
+ZERO, ONE = np.array(0, np.int32), np.array(1, np.int32)
 
 
 @attrs.define(eq=False)
@@ -71,22 +73,28 @@ class PageSpace:
 
     def take(self, pages: I32, group: int, stamp: int) -> None:
         """FREE pages become PRIVATE with one ref; a page that is not FREE only gets the ref."""
-        if not self.free.take_head(pages):
-            # Off the fast path: any FREE page may be taken, and a faulty event may name others.
-            were_free = np.unique(pages[self.state[pages] == FREE])
-            self.free.remove(were_free)
-            self.state[were_free] = PRIVATE
-            self.group[were_free] = group
-            self.link[were_free] = 0
-            reserved = pages == 0
-            np.add.at(self.refs, pages[~reserved], 1)
+        if not pages.size:
+            return
+        spots = pages.astype(np.intp)
+        if self.free.take_head(pages):
+            self.state[spots] = PRIVATE
+            self.refs[spots] = ONE
+            self.link[spots] = ZERO
+            if group:
+                self.group[spots] = group
         else:
-            self.state[pages] = PRIVATE
-            self.group[pages] = group
-            self.refs[pages] = 1
-            self.link[pages] = 0
-        self.last_use[pages] = stamp
-        self.last_event[pages] = stamp
+            self._take_anywhere(pages, group)
+        self.last_use[spots] = stamp
+        self.last_event[spots] = stamp
+
+    def _take_anywhere(self, pages: I32, group: int) -> None:
+        """Off the fast path: any FREE page may be taken, and a faulty event may name others."""
+        were_free = np.unique(pages[self.state[pages] == FREE])
+        self.free.remove(were_free)
+        self.state[were_free] = PRIVATE
+        self.group[were_free] = group
+        self.link[were_free] = 0
+        np.add.at(self.refs, pages[pages != 0], 1)
 
     def join(self, pages: I32, stamp: int) -> None:
         """One more ref on each page; a FREE or reserved page is left alone."""
