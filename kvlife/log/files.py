@@ -1,0 +1,90 @@
+"""The names of a log's files: run directories, segments, snapshots."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import attrs
+
+from kvlife.errors import LogError
+
+HEADER_NAME = "header.json"
+TEMPORARY = ".tmp"
+
+_RUN = re.compile(r"run-(\d{6,12})\Z")
+_SEGMENT = re.compile(r"(\d{8})-(\d{20})\.(seg|segz)\Z")
+_SNAPSHOT = re.compile(r"(\d{20})\.snap\Z")
+
+
+@attrs.frozen(kw_only=True)
+class SegmentFile:
+    """A segment as its name tells it; `packed` ones are compressed."""
+
+    path: Path
+    idx: int
+    first_seq: int
+    packed: bool
+
+
+def run_path(root: Path, number: int) -> Path:
+    """Where the run of this number lies."""
+    return root / f"run-{number:06d}"
+
+
+def segment_path(run: Path, idx: int, first_seq: int, *, packed: bool = False) -> Path:
+    """Where a segment lies."""
+    return run / f"{idx:08d}-{first_seq:020d}.{'segz' if packed else 'seg'}"
+
+
+def snapshot_path(run: Path, seq: int) -> Path:
+    """Where the snapshot of the state before `seq` lies."""
+    return run / f"{seq:020d}.snap"
+
+
+def list_runs(root: str | os.PathLike[str]) -> list[Path]:
+    """The run directories in a log's root, the oldest first."""
+    found = []
+    try:
+        with os.scandir(root) as entries:
+            for entry in entries:
+                match = _RUN.match(entry.name)
+                if match and entry.is_dir():
+                    found.append((int(match[1]), Path(entry.path)))
+    except OSError as error:
+        raise LogError(f"{os.fspath(root)}: cannot be listed ({error.strerror})") from error
+    return [path for _, path in sorted(found)]
+
+
+def list_run(run: Path) -> tuple[list[SegmentFile], list[int]]:
+    """The segments of a run in order, each once, and the seqs of its snapshots.
+
+    A compressed segment beside its raw one is complete: the raw one was about to go.
+    """
+    segments: dict[int, SegmentFile] = {}
+    snapshots = []
+    try:
+        names = [path.name for path in run.iterdir()]
+    except OSError as error:
+        raise LogError(f"{run}: cannot be listed ({error.strerror})") from error
+    for name in sorted(names):
+        if match := _SEGMENT.match(name):
+            file = SegmentFile(
+                path=run / name,
+                idx=int(match[1]),
+                first_seq=int(match[2]),
+                packed=match[3] == "segz",
+            )
+            segments[file.idx] = _the_one(segments.get(file.idx), file)
+        elif match := _SNAPSHOT.match(name):
+            snapshots.append(int(match[1]))
+    return [segments[idx] for idx in sorted(segments)], sorted(snapshots)
+
+
+def _the_one(before: SegmentFile | None, file: SegmentFile) -> SegmentFile:
+    if before is None:
+        return file
+    if before.first_seq != file.first_seq:
+        raise LogError(f"{file.path}: a second segment {file.idx}, beside {before.path.name}")
+    return file if file.packed else before

@@ -1,0 +1,355 @@
+"""Reading a run: `open_run` and `LogRun`. Reading never writes."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from kvlife.config import compile_layout
+from kvlife.errors import LogCorrupt, LogError, LogTruncated, LogVersionError
+from kvlife.events import Recorded
+from kvlife.ledger import FrozenState
+from kvlife.log.claim import is_live
+from kvlife.log.cursor import BadBytes
+from kvlife.log.files import HEADER_NAME, SegmentFile, list_run, list_runs, snapshot_path
+from kvlife.log.header import MAX_HEADER_BYTES, RunHeader, decode_header
+from kvlife.log.segment_file import SegmentHead, read_segment, read_segment_head
+from kvlife.log.snapshot_file import read_head, read_snapshot
+from kvlife.log.stretch import Position, Stretch
+from kvlife.log.tail import CloseMark, Gap, Tail, scan_tail
+
+_TRIES = 5
+
+
+@attrs.frozen(kw_only=True)
+class Skipped:
+    """Events [first_seq, next_seq) that salvage could not read; `next_seq` None: up to the end."""
+
+    first_seq: int
+    next_seq: int | None
+    reason: str
+
+
+def runs(path: str | os.PathLike[str]) -> list[Path]:
+    """The run directories in a log's root, the oldest first."""
+    return list_runs(path)
+
+
+def open_run(path: str | os.PathLike[str], *, salvage: bool = False) -> LogRun:
+    """Open a run directory, or the newest run of a log's root.
+
+    A run that another process is writing is read up to where it had come on opening. With
+    `salvage`, what cannot be read is skipped up to the next snapshot, and listed. Raises
+    `LogCorrupt`, `LogTruncated`, `LogVersionError`, or `LogError` where there is no run.
+    """
+    run = Path(path)
+    if not (run / HEADER_NAME).exists():
+        if not run.is_dir():
+            raise LogError(f"{run}: there is no such folder: name a run, or the folder of its runs")
+        found = list_runs(run)
+        if not found:
+            raise LogError(f"{run}: no run in it: name a run, or the folder of its runs")
+        run = found[-1]
+    return LogRun(run, salvage=salvage)
+
+
+class LogRun:
+    """One run, open for reading: `open_run` makes it.
+
+    `begins_at`: the seq from which events can be replayed. `next_seq`: one past the last event.
+    `closed`: the writer's end mark, or None. `gaps`: what a full disk kept out of the log.
+    `snapshots`: the seqs of the states that lie in it. `unknown`: how many events of each unknown
+    code were read so far. `skipped`: what salvage had to leave out so far. `live`: whether a writer
+    is at work.
+    """
+
+    def __init__(self, path: Path, *, salvage: bool = False) -> None:
+        self.path = path
+        self.salvage = salvage
+        self.live = is_live(path)
+        content = _read_header(path / HEADER_NAME)
+        self.header: RunHeader = decode_header(content, str(path / HEADER_NAME))
+        self.layout = compile_layout(self.header.config)
+        self._header_crc = zlib.crc32(content)
+        self.unknown: dict[int, int] = {}
+        self.skipped: list[Skipped] = []
+        self._counted_to = 0
+        self._warnings: list[str] = []
+        self._files: list[SegmentFile] = []
+        self._heads: list[SegmentHead | None] = []
+        self.snapshots: list[int] = []
+        tail = self._open_files()
+        self.next_seq = tail.next_seq
+        self.closed: CloseMark | None = tail.closed
+        self.gaps = self._gaps(tail)
+        first_seq = self._files[0].first_seq if self._files else 0
+        self.snapshots = [seq for seq in self.snapshots if first_seq <= seq <= self.next_seq]
+        self.begins_at = self._beginning()
+        self._check_count()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader should know: a tear, unknown kinds of events, history without a start."""
+        unknown = [
+            f"{num} events of the unknown kind {code}: written by a newer kvlife"
+            for code, num in sorted(self.unknown.items())
+        ]
+        return self._warnings + unknown
+
+    def events(self, start: int | None = None, stop: int | None = None) -> Iterator[Recorded]:
+        """The events with seq in [start, stop), by default all from `begins_at`.
+
+        Raises `LogCorrupt` where the log is damaged; with salvage the seqs jump instead, to a
+        snapshot's, and `skipped` says over what.
+        """
+        low = self._low(start)
+        high = self.next_seq if stop is None else min(stop, self.next_seq)
+        for group in self._groups(low, high):
+            if group[0].seq >= low and group[-1].seq < high:
+                yield from group
+            else:
+                yield from (recorded for recorded in group if low <= recorded.seq < high)
+
+    def groups(self, start: int | None = None, stop: int | None = None) -> Iterator[list[Recorded]]:
+        """The groups that begin in [start, stop), as `events` else."""
+        low = self._low(start)
+        high = self.next_seq if stop is None else min(stop, self.next_seq)
+        for group in self._groups(low, high):
+            if group[0].seq >= low:
+                yield group
+
+    def snapshot(self, seq: int) -> FrozenState:
+        """The state after all events below `seq`; `seq` must be one of `snapshots`."""
+        if seq not in self.snapshots:
+            known = ", ".join(map(str, self.snapshots)) or "none"
+            raise LogError(f"{self.path}: no snapshot of seq {seq}; there are {known}")
+        path = snapshot_path(self.path, seq)
+        try:
+            head, state = read_snapshot(path, self.layout)
+        except OSError as error:
+            raise LogError(f"{path}: cannot be read ({error.strerror})") from error
+        if head.seq != seq or head.header_crc != self._header_crc:
+            raise LogCorrupt(f"{path}: is the snapshot of seq {head.seq}, or of another run")
+        return state
+
+    def snapshot_before(self, seq: int) -> int | None:
+        """The newest snapshot at or below `seq`; None where only the empty state is."""
+        place = bisect_right(self.snapshots, seq)
+        return self.snapshots[place - 1] if place else None
+
+    def _open_files(self) -> Tail:
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                self._files, self.snapshots = list_run(self.path)
+                self._heads = [self._head(file) for file in self._files]
+                return self._scan_tail()
+            except FileNotFoundError as error:
+                # The writer compressed or removed a segment between the listing and the reading.
+                if not left:
+                    raise LogError(f"{self.path}: its files keep changing: try again") from error
+            except (LogCorrupt, LogTruncated):
+                # A file that is written while it is read may show a later record before an earlier.
+                if not left or not self.live:
+                    raise
+        raise AssertionError
+
+    def _head(self, file: SegmentFile) -> SegmentHead | None:
+        try:
+            return read_segment_head(file, self._header_crc)
+        except LogVersionError:
+            raise
+        except LogError:
+            if not self.salvage:
+                raise
+            return None
+
+    def _scan_tail(self) -> Tail:
+        for before, file in zip(self._files, self._files[1:], strict=False):
+            if file.idx != before.idx + 1 and not self.salvage:
+                raise LogTruncated(
+                    f"{self.path}: segment {before.idx + 1} is missing:"
+                    " use --salvage to go on from the next snapshot"
+                )
+        if not self._files:
+            return Tail(0)
+        file = self._files[-1]
+        try:
+            head, content = read_segment(file, self._header_crc)
+            tail = scan_tail(head, content)
+        except BadBytes as error:
+            raise LogCorrupt(f"{file.path}: {error}") from error
+        except LogVersionError:
+            raise
+        except LogError:
+            if not self.salvage:
+                raise
+            return Tail(file.first_seq)
+        self._judge_tail(file, head, tail, len(content))
+        return tail
+
+    def _judge_tail(self, file: SegmentFile, head: SegmentHead, tail: Tail, num_bytes: int) -> None:
+        trouble = _trouble(file, tail)
+        if trouble is not None:
+            if not self.salvage:
+                raise trouble
+            self._warnings.append(str(trouble))
+        if self.live:
+            return
+        if tail.torn is not None:
+            self._warnings.append(
+                f"{file.path.name}: an unreadable end was dropped at offset {tail.torn.offset}"
+                f" ({tail.torn}): the log ends before seq {tail.next_seq}"
+            )
+        elif not tail.sealed and num_bytes < head.file_bytes:
+            self._warnings.append(
+                f"{file.path.name}: cut to {num_bytes} of {head.file_bytes} bytes:"
+                f" the log ends before seq {tail.next_seq}"
+            )
+
+    def _gaps(self, tail: Tail) -> list[Gap]:
+        heads = [head for head in self._heads if head is not None]
+        between = [
+            Gap(first_seq=head.after_seq, next_seq=head.first_seq)
+            for head in heads
+            if head.after_seq < head.first_seq
+        ]
+        return between + tail.gaps
+
+    def _beginning(self) -> int:
+        if not self._files:
+            self._warnings.append("no segment: the run ended before its first event")
+            return 0
+        first = self._files[0]
+        if first.idx == 0:
+            return first.first_seq
+        if self.snapshots:
+            return self.snapshots[0]
+        self._warnings.append(
+            f"history begins at seq {first.first_seq} without a snapshot:"
+            " its events can be shown, not replayed"
+        )
+        return first.first_seq
+
+    def _check_count(self) -> None:
+        """The end mark's count against what is there, where history is whole."""
+        if self.closed is None or self.salvage or not self._files or self._files[0].idx:
+            return
+        there = self.next_seq - sum(gap.next_seq - gap.first_seq for gap in self.gaps)
+        if self.closed.num_events != there:
+            raise LogCorrupt(
+                f"{self.path}: the end mark counts {self.closed.num_events} events, {there} are"
+                " there"
+            )
+
+    def _low(self, start: int | None) -> int:
+        if start is None:
+            return self.begins_at
+        first = min(self.begins_at, self._files[0].first_seq if self._files else 0)
+        if start < first:
+            raise LogError(f"{self.path}: seq {start} is gone, history begins at {self.begins_at}")
+        return start
+
+    def _groups(self, low: int, high: int) -> Iterator[list[Recorded]]:
+        if low >= high:
+            return
+        position: Position | None = self._position(low)
+        while position is not None:
+            stretch = Stretch(self.layout, self._load, self._files, self._count_unknown)
+            try:
+                yield from stretch.groups(position, high)
+                return
+            except LogVersionError:
+                raise
+            except LogError as error:
+                if not self.salvage:
+                    raise
+                position = self._resume(max(stretch.seq, low), str(error))
+
+    def _count_unknown(self, seq: int, codes: list[int]) -> None:
+        # An event that is read again is not counted again.
+        if seq >= self._counted_to:
+            self._counted_to = seq + 1
+            for code in codes:
+                self.unknown[code] = self.unknown.get(code, 0) + 1
+
+    def _position(self, seq: int) -> Position:
+        """The last place before `seq` where reading can begin: a segment or a snapshot in it."""
+        place = bisect_right([file.first_seq for file in self._files], seq) - 1
+        place = max(place, 0)
+        known = self.snapshot_before(seq)
+        if known is not None and known >= self._files[place].first_seq:
+            try:
+                return self._position_of(known)
+            except LogError:
+                # The segment's beginning serves as well; the snapshot's own reader will complain.
+                pass
+        return Position(place=place, offset=0, seq=self._files[place].first_seq)
+
+    def _position_of(self, seq: int) -> Position:
+        try:
+            head = read_head(snapshot_path(self.path, seq))
+        except OSError as error:
+            raise LogError(f"{snapshot_path(self.path, seq)}: {error.strerror}") from error
+        for place, file in enumerate(self._files):
+            if file.idx == head.segment_idx and head.seq == seq:
+                return Position(place=place, offset=head.offset, seq=seq)
+        raise LogCorrupt(f"{snapshot_path(self.path, seq)}: its segment is not here")
+
+    def _resume(self, seq: int, reason: str) -> Position | None:
+        """Where salvage goes on behind `seq`: at the next snapshot that can be read."""
+        for known in self.snapshots:
+            if known <= seq:
+                continue
+            try:
+                self.snapshot(known)
+                position = self._position_of(known)
+            except LogError as error:
+                reason = f"{reason}; {error}"
+                continue
+            self.skipped.append(Skipped(first_seq=seq, next_seq=known, reason=reason))
+            return position
+        self.skipped.append(Skipped(first_seq=seq, next_seq=None, reason=reason))
+        return None
+
+    def _load(self, file: SegmentFile) -> tuple[SegmentHead, bytes]:
+        try:
+            return read_segment(file, self._header_crc)
+        except FileNotFoundError:
+            pass
+        for other in list_run(self.path)[0]:
+            if other.idx == file.idx:
+                return read_segment(other, self._header_crc)
+        raise LogError(f"{file.path}: is gone: the writer's retention removed it meanwhile")
+
+
+def _read_header(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_HEADER_BYTES + 1)
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(content) > MAX_HEADER_BYTES:
+        raise LogCorrupt(f"{path}: more than {MAX_HEADER_BYTES} bytes, no header is that large")
+    return content
+
+
+def _trouble(file: SegmentFile, tail: Tail) -> LogError | None:
+    """What of the last segment is no tear but damage."""
+    if tail.bad:
+        return LogCorrupt(
+            f"{file.path}: offset {tail.bad[0].offset}: {tail.bad[0]}, and valid records follow it:"
+            " use --salvage to go on from the next snapshot"
+        )
+    if tail.torn is not None and tail.sealed:
+        return LogCorrupt(f"{file.path}: offset {tail.torn.offset}: {tail.torn}, behind the seal")
+    if tail.sealed and tail.closed is None:
+        return LogTruncated(
+            f"{file.path}: is sealed, so segment {file.idx + 1} followed it, and is missing:"
+            " use --salvage to read what is there"
+        )
+    return None

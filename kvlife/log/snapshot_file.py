@@ -1,0 +1,219 @@
+"""Snapshots as files: named arrays, bytes and a digest, compressed, under one checksum."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import attrs
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kvlife.config import Layout, ledger_bytes
+from kvlife.errors import LogCorrupt, LogFull, LogTruncated, LogVersionError
+from kvlife.ledger import FrozenState
+from kvlife.log.wire import CRC, FORMAT_VERSION, SNAPSHOT_HEAD, SNAPSHOT_MAGIC
+from kvlife.log.zstd import Compressor, decompress
+
+_PIECE = 1 << 20
+_COMPRESSED = 1
+_HEAD_BYTES = SNAPSHOT_HEAD.size + CRC.size
+
+AnyArray = npt.NDArray[Any]  # Any: a state has arrays of several dtypes
+
+
+class Frozen(Protocol):
+    """A state as arrays, bytes and digest; `kvlife.ledger.FrozenState` is one."""
+
+    @property
+    def arrays(self) -> Mapping[str, AnyArray]:
+        """The columns."""
+
+    @property
+    def meta(self) -> bytes:
+        """What is no array."""
+
+    @property
+    def digest(self) -> int:
+        """64 bits, equal for equal states."""
+
+
+class StateSnapshot(Protocol):
+    """What a ledger hands to a log: cheap to take, and frozen on the log's own thread."""
+
+    @property
+    def seq(self) -> int:
+        """The state after all events with a lower seq."""
+
+    def freeze(self) -> Frozen:
+        """The live entries, and the digest."""
+
+    def release(self) -> None:
+        """Give its buffers back."""
+
+
+@attrs.frozen(kw_only=True)
+class SnapshotHead:
+    """What stands before a snapshot's content; segment and offset say where its record lies."""
+
+    flags: int
+    header_crc: int
+    seq: int
+    segment_idx: int
+    offset: int
+    digest: int
+    raw_bytes: int
+    stored_bytes: int
+    raw_crc: int
+
+
+class _Column(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    arrays: list[_Column]
+    meta_bytes: int
+
+
+def max_raw_bytes(layout: Layout) -> int:
+    """What a compressed snapshot may hold; a larger one is stored as it is."""
+    return (64 << 20) + 4 * ledger_bytes(layout)
+
+
+def write_snapshot(
+    file: BinaryIO,
+    frozen: Frozen,
+    head: SnapshotHead,
+    layout: Layout,
+    *,
+    tick: Callable[[], None],
+    room_bytes: int | None = None,
+) -> int:
+    """Write a snapshot from the file's beginning; returns its bytes before compression.
+
+    `tick` is called between pieces, so that the thread can see to other duties. Raises `LogFull`
+    where the file would pass `room_bytes`.
+    """
+    raw_bytes = sum(map(len, _pieces(frozen)))
+    flags = _COMPRESSED if raw_bytes <= max_raw_bytes(layout) else 0
+    stream = Compressor()
+    crc = stored = 0
+    file.seek(_HEAD_BYTES)
+    for piece in _pieces(frozen):
+        crc = zlib.crc32(piece, crc)
+        ready = stream.feed(piece) if flags else piece
+        stored += _write(file, ready, room_bytes)
+        tick()
+    if flags:
+        stored += _write(file, stream.finish(), room_bytes)
+    whole = attrs.evolve(
+        head, flags=flags, raw_bytes=raw_bytes, stored_bytes=stored, raw_crc=crc,
+        digest=frozen.digest,
+    )  # fmt: skip
+    content = SNAPSHOT_HEAD.pack(SNAPSHOT_MAGIC, FORMAT_VERSION, *attrs.astuple(whole))
+    file.seek(0)
+    file.write(content + CRC.pack(zlib.crc32(content)))
+    file.flush()
+    os.fsync(file.fileno())
+    return raw_bytes
+
+
+def _write(file: BinaryIO, piece: bytes | memoryview, room_bytes: int | None) -> int:
+    if room_bytes is not None and file.tell() + len(piece) > room_bytes:
+        raise LogFull(f"a snapshot of more than {room_bytes} bytes: give the ring more bytes")
+    return file.write(piece)
+
+
+def _pieces(frozen: Frozen) -> Iterator[bytes | memoryview]:
+    arrays = {name: np.ascontiguousarray(array) for name, array in frozen.arrays.items()}
+    table = msgspec.json.encode(
+        _Table(
+            arrays=[
+                _Column(name=name, dtype=array.dtype.str, shape=frozen.arrays[name].shape)
+                for name, array in arrays.items()
+            ],
+            meta_bytes=len(frozen.meta),
+        )
+    )
+    yield CRC.pack(len(table)) + table
+    for array in arrays.values():
+        content = array.reshape(-1).view(np.uint8).data
+        for start in range(0, len(content), _PIECE):
+            yield content[start : start + _PIECE]
+    yield frozen.meta
+
+
+def read_head(path: Path) -> SnapshotHead:
+    """The head of a snapshot file."""
+    with path.open("rb") as file:
+        return _parse_head(file.read(_HEAD_BYTES), str(path))
+
+
+def _parse_head(content: bytes, where: str) -> SnapshotHead:
+    if len(content) < _HEAD_BYTES:
+        raise LogTruncated(f"{where}: {len(content)} bytes, shorter than a snapshot's head")
+    magic, version, *fields = SNAPSHOT_HEAD.unpack_from(content)
+    if magic != SNAPSHOT_MAGIC:
+        raise LogCorrupt(f"{where}: no snapshot of kvlife")
+    if CRC.unpack_from(content, SNAPSHOT_HEAD.size)[0] != zlib.crc32(content[: SNAPSHOT_HEAD.size]):
+        raise LogCorrupt(f"{where}: the head's checksum does not fit")
+    if version > FORMAT_VERSION:
+        raise LogVersionError(f"{where}: format {version}, this kvlife reads {FORMAT_VERSION}")
+    names = [field.name for field in attrs.fields(SnapshotHead)]
+    return SnapshotHead(**dict(zip(names, fields, strict=True)))
+
+
+def read_snapshot(path: Path, layout: Layout) -> tuple[SnapshotHead, FrozenState]:
+    """A snapshot file's content; raises `LogCorrupt` or `LogTruncated` naming the file."""
+    where = str(path)
+    with path.open("rb") as file:
+        head = _parse_head(file.read(_HEAD_BYTES), where)
+        size = os.fstat(file.fileno()).st_size
+        if head.stored_bytes > size - _HEAD_BYTES:
+            raise LogTruncated(f"{where}: {size} bytes, the head names {head.stored_bytes} more")
+        raw = file.read(head.stored_bytes)
+    if head.flags & _COMPRESSED:
+        if head.raw_bytes > max_raw_bytes(layout):
+            raise LogCorrupt(f"{where}: {head.raw_bytes} bytes claimed, too many for this pool")
+        raw = decompress(raw, head.raw_bytes, where)
+    if zlib.crc32(raw) != head.raw_crc:
+        raise LogCorrupt(f"{where}: the content's checksum does not fit")
+    return head, _parse(raw, head.digest, where)
+
+
+def _parse(raw: bytes, digest: int, where: str) -> FrozenState:
+    table_bytes = CRC.unpack_from(raw)[0] if len(raw) >= 4 else 0
+    pos = 4 + table_bytes
+    try:
+        table = msgspec.json.decode(raw[4:pos], type=_Table)
+        arrays = {}
+        for column in table.arrays:
+            dtype = np.dtype(column.dtype)
+            num = _num_items(column.shape)
+            if dtype.kind not in "biuf" or num * dtype.itemsize > len(raw) - pos:
+                raise LogCorrupt(f"{where}: column {column.name!r} has no such content")
+            array = np.frombuffer(raw, dtype, num, pos).reshape(column.shape)
+            arrays[column.name] = array
+            pos += array.nbytes
+    except (msgspec.DecodeError, TypeError, ValueError, OverflowError) as error:
+        raise LogCorrupt(f"{where}: the table of columns is damaged ({error})") from error
+    meta = raw[pos:]
+    if len(meta) != table.meta_bytes:
+        raise LogCorrupt(f"{where}: {len(meta)} bytes behind the columns, not {table.meta_bytes}")
+    return FrozenState(arrays, meta, digest)
+
+
+def _num_items(shape: tuple[int, ...]) -> int:
+    num = 1
+    for extent in shape:
+        if extent < 0:
+            raise ValueError(f"an extent of {extent}")
+        num *= extent
+    return num

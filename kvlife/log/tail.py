@@ -1,0 +1,94 @@
+"""The last segment, gone through on opening: where the log ends, and how."""
+
+from __future__ import annotations
+
+import attrs
+
+from kvlife.log.segment_file import SegmentHead
+from kvlife.log.walk import BadRecord, next_valid, num_events_in, records
+from kvlife.log.wire import (
+    CLOSE,
+    CLOSE_BODY,
+    GAP,
+    SEAL,
+    SEGMENT_HEAD_BYTES,
+    SEQ,
+    SEQS,
+    SNAPSHOT,
+)
+
+
+@attrs.frozen(kw_only=True)
+class CloseMark:
+    """The writer closed the run: events in it, the next seq, and the final state's digest."""
+
+    num_events: int
+    next_seq: int
+    digest: int | None
+
+
+@attrs.frozen(kw_only=True)
+class Gap:
+    """Events [first_seq, next_seq) happened and are not in the log, as the disk was full."""
+
+    first_seq: int
+    next_seq: int
+
+
+@attrs.define
+class Tail:
+    """What the last segment says of the log's end.
+
+    `bad` lists the bad records that valid ones follow, `torn` the one that none does.
+    """
+
+    next_seq: int
+    closed: CloseMark | None = None
+    sealed: bool = False
+    gaps: list[Gap] = attrs.field(factory=list)
+    bad: list[BadRecord] = attrs.field(factory=list)
+    torn: BadRecord | None = None
+
+
+def read_close(content: bytes, body: int, end: int) -> CloseMark:
+    """The mark in a CLOSE record."""
+    num_events, next_seq, has_digest, digest = CLOSE_BODY.unpack(content[body:end])
+    return CloseMark(
+        num_events=num_events, next_seq=next_seq, digest=digest if has_digest else None
+    )
+
+
+def scan_tail(head: SegmentHead, content: bytes) -> Tail:
+    """Go through the last segment without decoding its events."""
+    tail = Tail(head.first_seq)
+    offset: int | None = SEGMENT_HEAD_BYTES
+    link: int | None = head.crc
+    while offset is not None:
+        try:
+            _scan(tail, head, content, offset, link)
+        except BadRecord as bad:
+            offset, link = next_valid(content, bad.offset + 1), None
+            if offset is None:
+                tail.torn = bad
+            else:
+                tail.bad.append(bad)
+        else:
+            break
+    return tail
+
+
+def _scan(tail: Tail, head: SegmentHead, content: bytes, offset: int, link: int | None) -> None:
+    for kind, body, end, _, _, _, _ in records(content, offset, link, head.step, head.time_ns):
+        tail.next_seq += num_events_in(kind, content, body, end)
+        if kind == CLOSE and end - body == CLOSE_BODY.size:
+            tail.closed = read_close(content, body, end)
+            tail.next_seq = tail.closed.next_seq
+        elif kind == SNAPSHOT and end - body == SEQ.size:
+            (tail.next_seq,) = SEQ.unpack_from(content, body)
+        elif kind == GAP and end - body == SEQS.size:
+            first_seq, tail.next_seq = SEQS.unpack_from(content, body)
+            # The gap that a segment begins with is known from its head.
+            if first_seq >= head.first_seq:
+                tail.gaps.append(Gap(first_seq=first_seq, next_seq=tail.next_seq))
+        elif kind == SEAL:
+            tail.sealed = True
