@@ -6,9 +6,7 @@ from time import perf_counter
 
 def ratio(work, baseline, pairs=9, repeat=1):
     """Median and quartiles of work / baseline over interleaved pairs, each the mean of `repeat`."""
-    ratios = []
-    for _ in range(pairs):
-        ratios.append(_seconds(work, repeat) / _seconds(baseline, repeat))
+    ratios = [_seconds(work, repeat) / _seconds(baseline, repeat) for _ in range(pairs)]
     quarters = statistics.quantiles(ratios, n=4)
     return statistics.median(ratios), quarters[0], quarters[2]
 

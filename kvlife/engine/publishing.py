@@ -15,7 +15,7 @@ from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadLength, BadTokens, SessionBusy
 from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
-from kvlife.ledger import EMPTY, RowState
+from kvlife.ledger import EMPTY
 from kvlife.ledger.change import row_entries
 from kvlife.prefix import Extent, as_tokens
 from kvlife.prefix.tokens import TokensLike
@@ -226,7 +226,7 @@ class PublishingCommands(EngineCore):
 
     def _after_row(self, row: int) -> None:
         """A row that became FREE can be bound again; a DRAINING one has to settle first."""
-        if self.ledger.rows.state[row] == RowState.FREE:
+        if self.ledger.rows.rid[row] is None and self.ledger.rows.in_flight[row] == 0:
             self._free_rows.append(row)
 
 

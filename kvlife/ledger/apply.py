@@ -23,7 +23,7 @@ from kvlife.ledger.moves import (
     take,
     unbind,
 )
-from kvlife.ledger.rows import UNBOUNDED, RowState
+from kvlife.ledger.rows import ROW_DRAINING, ROW_HELD, UNBOUNDED
 
 if TYPE_CHECKING:
     from kvlife.ledger.change import Change
@@ -34,7 +34,7 @@ I32 = npt.NDArray[np.int32]
 
 def _bind(ledger: Ledger, event: requests.Admitted | requests.Resumed, seq: int) -> None:
     rows, row = ledger.rows, event.row
-    rows.state[row] = RowState.HELD
+    rows.state[row] = ROW_HELD
     rows.generation[row] += 1
     rows.rid[row] = event.rid
     rows.namespace[row] = event.namespace
@@ -262,7 +262,7 @@ def _step_settled(
             ledger.spaces[ledger.layout.groups[group].space_idx].unpin(pages, stamp)
     let_go(ledger, change, stamp)
     for row in event.drained.tolist():
-        if rows.state[row] == RowState.DRAINING:
+        if rows.state[row] == ROW_DRAINING:
             free_row(ledger, row, seq)
 
 

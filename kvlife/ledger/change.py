@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kvlife import transitions
 from kvlife.events import pool, requests
-from kvlife.ledger.rows import UNBOUNDED, RowState
+from kvlife.ledger.rows import ROW_HELD, UNBOUNDED
 from kvlife.ledger.spans import NOWHERE, At, span_of, spans_of, window_spans_of
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ def derive_allocated(
     """The change of an `Allocated` before its pages are chosen."""
     lane = ledger.rows.lane(index)
     old = lane.allocated
+    if index.size == 1:
+        return _derive_one_allocated(ledger, index, lane, allocated_len, evicted_len)
     change = Change(index=index, allocated=allocated_len, old_allocated=old, cursors=evicted_len)
     change.num_pages = {}
     at: list[At] = []
@@ -150,6 +152,32 @@ def derive_allocated(
             at.append(_group_entries(ledger, group, index, old, allocated_len, cursor))
     change.taken_at = tuple(at)
     return change
+
+
+def _derive_one_allocated(
+    ledger: Ledger,
+    index: Index,
+    lane: Lane,
+    allocated_len: I32,
+    evicted_len: tuple[I32, ...] | None,
+) -> Change:
+    """As `derive_allocated` for one row, whose entries lie side by side."""
+    row, low_len, high_len = int(index[0]), int(lane.allocated[0]), int(allocated_len[0])
+    at = []
+    for group in ledger.layout.groups:
+        cursor = None
+        if evicted_len is not None and group.window_idx is not None:
+            cursor = int(evicted_len[group.window_idx][0])
+        low = -(-max(low_len, 0) // group.page_size)
+        high = -(-max(high_len, 0) // group.page_size)
+        at.append(_entries(ledger, group, row, low, high, cursor))
+    return Change(
+        index=index,
+        allocated=allocated_len,
+        old_allocated=lane.allocated,
+        cursors=evicted_len,
+        taken_at=tuple(at),
+    )
 
 
 def _allocated_entries(ledger: Ledger, group: GroupLayout, lane: Lane, change: Change) -> At:
@@ -298,7 +326,7 @@ def _replaced(values: tuple[Any, ...], idx: int, value: object) -> tuple[Any, ..
 def _whole_row(ledger: Ledger, row: int | None, pages: PageLists) -> Change:
     """A row that goes: all it references is let go, unless a step in flight still reads it."""
     change = Change(row=row, gone=pages)
-    if row is None or ledger.rows.in_flight[row] > 0 or ledger.rows.state[row] != RowState.HELD:
+    if row is None or ledger.rows.in_flight[row] > 0 or ledger.rows.state[row] != ROW_HELD:
         change.gone_at = (NOWHERE,) * len(ledger.layout.groups)
     else:
         change.gone_at = row_entries(ledger, row, 0, int(ledger.rows.allocated[row]))

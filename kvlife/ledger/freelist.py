@@ -90,8 +90,9 @@ class FreeList:
         else:
             spots = (np.arange(first, first + num) % len(self.slots)).astype(np.int32)
             self.slots[spots] = ordered
-        self.position[ordered] = spots
-        if self.position[ordered].tobytes() != spots.tobytes():
+        where = ordered.astype(np.intp)
+        self.position[where] = spots
+        if self.position.take(where).tobytes() != spots.tobytes():
             return False
         self.num_free += num
         return True

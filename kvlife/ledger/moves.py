@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.ledger.rows import RowState
+from kvlife.ledger.rows import ROW_DRAINING, ROW_HELD
 from kvlife.ledger.spans import At, indices, num_at
 
 if TYPE_CHECKING:
@@ -122,12 +122,12 @@ def free_row(ledger: Ledger, row: int, seq: int) -> None:
 def unbind(ledger: Ledger, row: int, change: Change, seq: int, stamp: int) -> None:
     """The row lets go and becomes FREE, or DRAINING while steps in flight name it."""
     rows = ledger.rows
-    if rows.state[row] != RowState.HELD:
+    if rows.state[row] != ROW_HELD:
         let_go(ledger, change, stamp)
         return
     let_go(ledger, change, stamp)
     if rows.in_flight[row] > 0:
-        rows.state[row] = RowState.DRAINING
+        rows.state[row] = ROW_DRAINING
         rows.generation[row] += 1
         rows.rid[row] = rows.session[row] = None
         rows.last_event[row] = seq

@@ -26,6 +26,10 @@ class RowState(enum.IntEnum):
     RESERVED = 3
 
 
+# The states as plain ints: numpy looks an enum member over at each assignment.
+ROW_FREE, ROW_HELD, ROW_DRAINING = int(RowState.FREE), int(RowState.HELD), int(RowState.DRAINING)
+
+
 @attrs.define(eq=False)
 class RowColumns:
     """Per row, lengths in tokens: the record's fields, state, generation, steps in flight, ...
@@ -136,7 +140,7 @@ class RowColumns:
 
     def reset(self, row: int) -> None:
         """Make a row FREE; its generation rises, so that batches that name it are stale."""
-        self.state[row] = RowState.FREE
+        self.state[row] = ROW_FREE
         self.generation[row] += 1
         for column in (
             self.protected,

@@ -26,7 +26,9 @@ class PageState(enum.IntEnum):
 
 # 0-d arrays: what numpy need not convert at each assignment.
 FREE, PRIVATE, CACHED, QUARANTINED = (np.array(state, np.uint8) for state in range(4))
-ZERO, ONE = np.array(0, np.int32), np.array(1, np.int32)
+ZERO, ONE, MINUS_ONE = (np.array(number, np.int32) for number in (0, 1, -1))
+NO_KEY = np.array(0, np.uint64)
+FREE_BYTE, RESERVED_BYTE = int(PageState.FREE), int(PageState.RESERVED)
 
 
 @attrs.define(eq=False)
@@ -98,25 +100,47 @@ class PageSpace:
 
     def join(self, pages: I32, stamp: int) -> None:
         """One more ref on each page; a FREE or reserved page is left alone."""
-        known = pages[(self.state[pages] != FREE) & (pages != 0)]
-        np.add.at(self.refs, known, 1)
-        self.last_use[known] = stamp
-        self.last_event[known] = stamp
+        spots = pages.astype(np.intp)
+        states = self.state.take(spots)
+        seen = states.tobytes()
+        if FREE_BYTE in seen or RESERVED_BYTE in seen:
+            spots = spots[(states != FREE) & (pages != ZERO)]
+        self._add(self.refs, spots, ONE)
+        self.last_use[spots] = stamp
+        self.last_event[spots] = stamp
 
     def let_go(self, pages: I32, stamp: int) -> None:
         """One ref less on each page; at 0 a PRIVATE one becomes FREE, or QUARANTINED if pinned."""
         if not pages.size:
             return
-        np.subtract.at(self.refs, pages, 1)
-        left = self.refs[pages]
+        spots = pages.astype(np.intp)
+        left = self._add(self.refs, spots, MINUS_ONE)
         if left.min() < 0:
-            np.maximum.at(self.refs, pages, 0)
-        gone = pages[(left <= 0) & (self.state[pages] == PRIVATE)]
-        self.last_event[pages] = stamp
-        if gone.size:
-            pinned = self.pins[gone] > 0
-            self.state[gone[pinned]] = QUARANTINED
-            self.set_free(gone[~pinned])
+            np.maximum.at(self.refs, spots, 0)
+        gone = (left <= ZERO) & (self.state.take(spots) == PRIVATE)
+        self.last_event[spots] = stamp
+        if 1 in gone.tobytes():
+            leaving = pages[gone]
+            pinned = self.pins.take(leaving) > ZERO
+            if 1 in pinned.tobytes():
+                self.state[leaving[pinned]] = QUARANTINED
+                leaving = leaving[~pinned]
+            self.set_free(leaving)
+
+    def _add(self, column: I32, spots: npt.NDArray[np.intp], one: I32) -> I32:
+        """Add to the entries, a page that stands twice counted twice; returns the new values."""
+        if spots.size > 1 and not self._each_once(spots):
+            np.add.at(column, spots, one)
+            return column.take(spots)
+        values = column.take(spots) + one
+        column[spots] = values
+        return values
+
+    def _each_once(self, spots: npt.NDArray[np.intp]) -> bool:
+        """Whether no page is named twice; scribbles in `last_event`, which the caller then sets."""
+        order = np.arange(spots.size, dtype=np.uint32)
+        self.last_event[spots] = order
+        return self.last_event.take(spots).tobytes() == order.tobytes()
 
     def set_free(self, pages: I32) -> None:
         """Make pages FREE and put them into the free list, each once."""
@@ -125,41 +149,46 @@ class PageSpace:
             _, first = np.unique(pages, return_index=True)
             pages = pages[np.sort(first)]
             self.free.put_back(pages)
-        self.state[pages] = FREE
-        self.key[pages] = 0
-        self.refs[pages] = 0
-        self.group[pages] = 0
+        spots = pages.astype(np.intp)
+        self.state[spots] = FREE
+        self.key[spots] = NO_KEY
+        self.refs[spots] = ZERO
+        self.group[spots] = FREE
 
     def publish(self, pages: I32, keys: U64, parents: I32, stamp: int) -> None:
         """PRIVATE pages become CACHED under their keys; others are left alone."""
-        new = self.state[pages] == PRIVATE
-        chosen = pages if new.all() else pages[new]
-        self.state[chosen] = CACHED
-        self.key[chosen] = keys if chosen is pages else keys[new]
-        self.link[chosen] = parents if chosen is pages else parents[new]
-        self.last_event[chosen] = stamp
+        spots = pages.astype(np.intp)
+        new = self.state.take(spots) == PRIVATE
+        if 0 in new.tobytes():
+            spots, keys, parents = spots[new], keys[new], parents[new]
+        self.state[spots] = CACHED
+        self.key[spots] = keys
+        self.link[spots] = parents
+        self.last_event[spots] = stamp
 
     def evict(self, pages: I32, stamp: int) -> None:
         """CACHED pages become FREE, whatever still refers to them; others are left alone."""
-        cached = pages[self.state[pages] == CACHED]
+        cached = pages[self.state.take(pages) == CACHED]
         if cached.size:
             self.last_event[cached] = stamp
             self.set_free(cached)
 
     def pin(self, pages: I32, stamp: int) -> None:
         """One more pin on each page."""
-        np.add.at(self.pins, pages, 1)
-        self.last_event[pages] = stamp
+        spots = pages.astype(np.intp)
+        self._add(self.pins, spots, ONE)
+        self.last_event[spots] = stamp
 
     def unpin(self, pages: I32, stamp: int) -> None:
         """One pin less on each page; a QUARANTINED one whose last it was becomes FREE."""
         if not pages.size:
             return
-        np.subtract.at(self.pins, pages, 1)
-        if self.pins[pages].min() < 0:
-            np.maximum.at(self.pins, pages, 0)
-        gone = pages[(self.pins[pages] == 0) & (self.state[pages] == QUARANTINED)]
-        self.last_event[pages] = stamp
+        spots = pages.astype(np.intp)
+        left = self._add(self.pins, spots, MINUS_ONE)
+        if left.min() < 0:
+            np.maximum.at(self.pins, spots, 0)
+        gone = pages[(left <= ZERO) & (self.state.take(spots) == QUARANTINED)]
+        self.last_event[spots] = stamp
         if gone.size:
             self.set_free(gone)
 
