@@ -1,0 +1,208 @@
+"""Fast proofs for the events of one row: bound, published, released, saved and restored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvlife import transitions
+from kvlife.invariants.page_proofs import (
+    PRIVATE,
+    distinct_keys,
+    joins_cached,
+    lets_go_exactly,
+)
+from kvlife.ledger import RowState
+
+if TYPE_CHECKING:
+    from kvlife.events import (
+        Admitted,
+        PageLists,
+        Protected,
+        Released,
+        Resumed,
+        Retracted,
+        SessionClosed,
+        SessionRestored,
+        SessionSaved,
+    )
+    from kvlife.ledger import Change, Ledger
+
+
+def admitted(ledger: Ledger, event: Admitted, change: Change) -> bool:
+    """The row is FREE, the request new, the prefix whole pages of CACHED ones."""
+    return event.rid not in ledger.waiting and _binds(ledger, event, change)
+
+
+def resumed(ledger: Ledger, event: Resumed, change: Change) -> bool:
+    """As `admitted`, for a request that waits; one restored from a backup is left to the guards."""
+    if event.rid not in ledger.waiting or event.restored_len != event.prefix_len:
+        return False
+    return not any(map(len, event.restored)) and _binds(ledger, event, change)
+
+
+def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
+    layout, prefix = ledger.layout, event.prefix_len
+    if event.rid in ledger.requests or ledger.rows.state[event.row] != RowState.FREE:
+        return False
+    if not 0 <= prefix <= layout.capacity or prefix % layout.align:
+        return False
+    if event.prompt_len < 0 or event.evict_floor < 0:
+        return False
+    for group, cursor in zip(layout.window_groups, event.evicted_len, strict=True):
+        bound = transitions.cursor_bound(prefix, group.window or 0, group.page_size)
+        if not 0 <= cursor <= bound or cursor % group.page_size:
+            return False
+    return change.joined_at is not None and joins_cached(ledger, event.pages, change.joined_at)
+
+
+def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
+    """The published length grows by whole pages, all of them PRIVATE; no rebinds."""
+    rows, row, layout = ledger.rows, event.row, ledger.layout
+    if event.rebinds.size or rows.state[row] != RowState.HELD:
+        return False
+    old, new = int(rows.protected[row]), event.protected_len
+    top = rows.allocated[row] if layout.scheduled else rows.committed[row]
+    if not 0 <= old <= new <= top or new % layout.align or not _prefix_may_move(ledger, row):
+        return False
+    for group in layout.groups:
+        size, keys = group.page_size, event.keys[group.idx]
+        low = old // size
+        if len(keys) != new // size - low:
+            return False
+        if not len(keys):
+            continue
+        start = row * group.table_width + low
+        pages = ledger.tables[group.idx][start : start + len(keys)]
+        if low + len(keys) > group.table_width:
+            return False
+        if np.count_nonzero(keys) != len(keys):
+            given = keys != 0
+            pages, keys = pages[given], keys[given]
+        space = ledger.spaces[group.space_idx]
+        try:
+            if space.state.take(pages).tobytes() != PRIVATE * len(pages):
+                return False
+        except IndexError:
+            # A page beyond a space that was resized in error: the guards are asked.
+            return False
+        if ledger.pins and space.pins.take(pages).any():
+            return False
+        if not layout.duplicates and not distinct_keys(keys):
+            return False
+    return True
+
+
+def _prefix_may_move(ledger: Ledger, row: int) -> bool:
+    session_id = ledger.rows.session[row]
+    if session_id is None:
+        return True
+    session = ledger.sessions.get(session_id)
+    return session is not None and session.num_turns < 1
+
+
+def released(ledger: Ledger, event: Released, change: Change) -> bool:
+    """The request is there and owns no pin, and its row lets go of all it has."""
+    if _owns_pins(ledger, event.rid):
+        return False
+    row = event.row
+    if row is None:
+        return _waiting_released(ledger, event)
+    if event.host_pages.size or not _holds(ledger, event.rid, row):
+        return False
+    if event.reason == "finished" and ledger.rows.committed[row] < ledger.rows.prompt_len[row]:
+        return False
+    return event.rid not in ledger.waiting and _row_goes(ledger, row, event.pages, change)
+
+
+def _waiting_released(ledger: Ledger, event: Released) -> bool:
+    waiting = ledger.waiting.get(event.rid)
+    if waiting is None or event.rid in ledger.requests or event.reason == "finished":
+        return False
+    backup = b"" if waiting.backup is None else waiting.backup.tobytes()
+    return event.host_pages.tobytes() == backup and not any(map(len, event.pages))
+
+
+def _holds(ledger: Ledger, rid: str, row: int) -> bool:
+    return ledger.requests.get(rid) == row and ledger.rows.state[row] == RowState.HELD
+
+
+def _owns_pins(ledger: Ledger, rid: str) -> bool:
+    return bool(ledger.pins) and any(pin.owner == rid for pin in ledger.pins.values())
+
+
+def _row_goes(ledger: Ledger, row: int, pages: PageLists, change: Change) -> bool:
+    """A whole row: it lets go of all it has, or of nothing while steps in flight read it."""
+    if ledger.rows.in_flight[row] > 0:
+        return not any(map(len, pages))
+    return lets_go_exactly(ledger, change)
+
+
+def retracted(ledger: Ledger, event: Retracted, change: Change) -> bool:
+    """The request is there and owns no pin, and its row lets go of all it has."""
+    if not _holds(ledger, event.rid, event.row) or _owns_pins(ledger, event.rid):
+        return False
+    return _row_goes(ledger, event.row, event.pages, change)
+
+
+def saved(ledger: Ledger, event: SessionSaved, change: Change) -> bool:
+    """The row is the request's, and the session's if it had one; what is kept is committed."""
+    rows, row, kept = ledger.rows, event.row, event.kept_len
+    if not _holds(ledger, event.rid, row) or rows.rid[row] != event.rid:
+        return False
+    session = ledger.sessions.get(event.session_id)
+    if session is None:
+        if rows.session[row] not in (None, event.session_id):
+            return False
+    elif session.row != row or session.rid != event.rid or rows.session[row] != event.session_id:
+        return False
+    return rows.committed[row] == kept and _trims(ledger, row, kept, change)
+
+
+def restored(ledger: Ledger, event: SessionRestored, change: Change) -> bool:
+    """The row is the idle session's; what is kept is committed, whole pages where it rewinds."""
+    rows, row, kept = ledger.rows, event.row, event.kept_len
+    session = ledger.sessions.get(event.session_id)
+    if session is None or session.row != row or session.rid is not None:
+        return False
+    if rows.session[row] != event.session_id or rows.rid[row] is not None:
+        return False
+    if rows.state[row] != RowState.HELD:
+        return False
+    if event.rid in ledger.requests or event.rid in ledger.waiting:
+        return False
+    if kept > rows.committed[row] or (kept < rows.protected[row] and kept % ledger.layout.align):
+        return False
+    return _trims(ledger, row, kept, change)
+
+
+def _trims(ledger: Ledger, row: int, kept: int, change: Change) -> bool:
+    rows = ledger.rows
+    if not 0 <= kept <= rows.allocated[row] or kept > ledger.layout.capacity:
+        return False
+    protected_len = rows.protected[row] if change.protected is None else change.protected
+    if protected_len > kept:
+        return False
+    for idx, group in enumerate(ledger.layout.window_groups):
+        same = kept == rows.committed[row]
+        bound = kept if same else transitions.cursor_bound(kept, group.window or 0, group.page_size)
+        if rows.cursors[idx, row] > bound:
+            return False
+    return lets_go_exactly(ledger, change)
+
+
+def closed(ledger: Ledger, event: SessionClosed, change: Change) -> bool:
+    """The session is idle and its row lets go of all it has, or it is in a turn and keeps all."""
+    session = ledger.sessions.get(event.session_id)
+    if session is None:
+        return False
+    row = event.row
+    if row is None:
+        return session.rid is not None and not any(map(len, event.pages))
+    if session.row != row or session.rid is not None or ledger.rows.rid[row] is not None:
+        return False
+    if ledger.rows.session[row] != event.session_id:
+        return False
+    held = bool(ledger.rows.state[row] == RowState.HELD)
+    return held and _row_goes(ledger, row, event.pages, change)
