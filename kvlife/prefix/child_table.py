@@ -84,4 +84,4 @@ class ChildTable:
         entries = np.zeros(max(num_homes, last + 1) + MIN_SLOTS, np.uint64)
         entries[slots] = ordered
         self.num_homes = num_homes
-        self.entry_at = memoryview(entries)
+        self.entry_at = entries.data

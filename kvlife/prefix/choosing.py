@@ -77,20 +77,18 @@ def take_leaf_tails(store: NodeStore, order: EvictionOrder, haul: Haul, locked: 
 def _take_tail(
     store: NodeStore, node: int, units: int, haul: Haul, locked: Locked
 ) -> tuple[int, Witness | None]:
-    """Take the unlocked tail of a leaf, no more than is short; return the units, and what ends it."""
-    layout, left = store.layout, units
-    while left and haul.is_short():
-        least = _least_units(layout, haul.short)
+    """Take the unlocked tail of a leaf, as much as is short; return its units, and what ends it."""
+    layout, left, short = store.layout, units, haul.short
+    while left and (least := _least_units(layout, short)) > 0:
         reach = min(left, max(least, MIN_REACH) if layout.window_groups else least)
         pages = store.pages([(node, left - reach, left)])
-        blocked, witness = _blocked_units(layout, pages, reach, locked)
-        free = reach if witness is None else reach - 1 - int(np.flatnonzero(blocked)[-1])
-        use = min(free, _enough_units(layout, pages, reach, haul.short))
-        for g in range(layout.num_groups):
-            tail = pages[g][(reach - use) * layout.pages_per_unit[g] :]
-            haul.add(g, tail[tail != 0] if g in layout.window_groups else tail)
+        num_free, witness = _free_tail(layout, pages, reach, locked)
+        use = min(num_free, _enough_units(layout, pages, reach, short))
+        for g, per_unit in enumerate(layout.pages_per_unit):
+            tail = pages[g][(reach - use) * per_unit :]
+            haul.add(g, tail[tail != 0] if layout.windows[g] else tail)
         left -= use
-        if use == free and witness is not None:
+        if use == num_free and witness is not None:
             return units - left, witness
     return units - left, None
 
@@ -104,40 +102,38 @@ def _enough_units(
     layout: IndexLayout, pages: tuple[Pages, ...], reach: int, short: Sequence[int]
 ) -> int:
     """Return how many of the last `reach` units suffice, or `reach` where they do not."""
+    if not layout.window_groups:
+        return min(reach, _least_units(layout, short))
     enough = 0
     for g, wanted in enumerate(short):
-        if wanted <= 0:
-            continue
-        if g not in layout.window_groups:
-            enough = max(enough, -(-wanted // layout.pages_per_unit[g]))
-            continue
-        held = np.count_nonzero(pages[g].reshape(reach, -1), axis=1)[::-1]
-        enough = max(enough, int(np.searchsorted(np.cumsum(held), wanted)) + 1)
+        if wanted > 0:
+            held = np.count_nonzero(pages[g].reshape(reach, -1), axis=1)[::-1]
+            enough = max(enough, int(np.searchsorted(np.cumsum(held), wanted)) + 1)
     return min(enough, reach)
 
 
-def _blocked_units(
+def _free_tail(
     layout: IndexLayout, pages: tuple[Pages, ...], units: int, locked: Locked
-) -> tuple[npt.NDArray[np.bool_], Witness | None]:
-    """Say which units hold a locked page, and name one such page of the last of them."""
-    blocked = np.zeros(units, np.bool_)
+) -> tuple[int, Witness | None]:
+    """Count the units after the last one with a locked page, and name that page."""
     last, witness = -1, None
-    for g in range(layout.num_groups):
-        mask = locked_among(g, pages[g], locked)
+    for g, per_unit in enumerate(layout.pages_per_unit):
+        mask = locked_among(layout, g, pages[g], locked)
         if not mask.any():
             continue
         at = int(np.flatnonzero(mask)[-1])
-        blocked |= mask.reshape(units, -1).any(axis=1)
-        if at // layout.pages_per_unit[g] > last:
-            last, witness = at // layout.pages_per_unit[g], Witness(g, pages[g][at : at + 1])
-    return blocked, witness
+        if at // per_unit > last:
+            last, witness = at // per_unit, Witness(g, pages[g][at : at + 1])
+    return units - 1 - last, witness
 
 
-def locked_among(group: int, pages: Pages, locked: Locked) -> npt.NDArray[np.bool_]:
+def locked_among(
+    layout: IndexLayout, group: int, pages: Pages, locked: Locked
+) -> npt.NDArray[np.bool_]:
     """Ask which of the pages are locked; holes are not, and are not asked about."""
-    present = pages != 0
-    if present.all():
+    if layout.windows[group] is None:
         return locked(group, pages)
+    present = pages != 0
     mask = np.zeros(len(pages), np.bool_)
     mask[present] = locked(group, pages[present])
     return mask
@@ -151,7 +147,7 @@ def take_window_pages(
         node = order.pop()
         if node is None:
             return
-        pages = store.pages([(node, 0, store.num_units(node))])[group]
+        pages = store.all_pages(np.array([node]), group)
         present = np.flatnonzero(pages)
         mask = locked(group, pages[present])
         if mask.all():
@@ -163,22 +159,26 @@ def take_window_pages(
 
 
 def num_evictable(store: NodeStore, group: int, locked: Locked) -> int:
-    """Count the pages of a group that leaf tails would yield if all of them were wanted."""
+    """Count the pages of a full group that leaf tails would yield if all of them were wanted."""
     layout, columns = store.layout, store.columns
-    nodes = np.flatnonzero((columns.children[: columns.top] >= 0) & (columns.end[: columns.top] > 0))
+    nodes = store.nodes()
     if not len(nodes):
         return 0
-    parents = columns.parent[nodes]
-    sizes = columns.end[nodes] - columns.end[parents]
-    pages = store.pages([(n, 0, size) for n, size in zip(nodes.tolist(), sizes.tolist(), strict=True)])
-    num_units = int(sizes.sum())
-    blocked, _ = _blocked_units(layout, pages, num_units, locked)
-    starts = np.cumsum(sizes) - sizes
-    last = np.maximum.reduceat(np.where(blocked, np.arange(num_units), -1), starts)
-    below = _blocked_from_below(store, nodes[last >= 0])
-    first_free = np.where(below[nodes], starts + sizes, np.maximum(last + 1, starts))
-    free = np.arange(num_units) >= np.repeat(first_free, sizes)
-    return int(np.count_nonzero(pages[group].reshape(num_units, -1)[free]))
+    sizes = columns.end[nodes] - columns.end[columns.parent[nodes]]
+    ends = np.cumsum(sizes)
+    last = np.full(len(nodes), -1)
+    for g, per_unit in enumerate(layout.pages_per_unit):
+        mask = locked_among(layout, g, store.all_pages(nodes, g), locked)
+        units = np.flatnonzero(mask) // per_unit
+        owners = np.searchsorted(ends, units, side="right")
+        # Where an owner stands more than once, its last unit is written last.
+        latest = np.full(len(nodes), -1)
+        latest[owners] = units
+        last = np.maximum(last, latest)
+    # Of a node, what comes after its last locked unit is free, unless something below is locked.
+    free = np.minimum(sizes, ends - 1 - last)
+    free[_blocked_from_below(store, nodes[last >= 0])[nodes]] = 0
+    return int(free.sum()) * layout.pages_per_unit[group]
 
 
 def _blocked_from_below(store: NodeStore, blocked: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -192,3 +192,12 @@ def _blocked_from_below(store: NodeStore, blocked: npt.NDArray[np.int64]) -> npt
         marked[ancestor[marked]] = True
         ancestor = ancestor[ancestor]
     return marked
+
+
+def also_locked(locked: Locked, others: Sequence[Pages]) -> Locked:
+    """Make a `locked` that says yes to `others`, per group, as well."""
+
+    def is_locked(group: int, pages: Pages) -> npt.NDArray[np.bool_]:
+        return locked(group, pages) | np.isin(pages, others[group])
+
+    return is_locked

@@ -15,7 +15,7 @@ MIN_CANDIDATES = 64
 CANDIDATE_SHARE = 64
 """One node in this many becomes a candidate at a scan."""
 
-Membership = Callable[[NodeColumns, "Nodes | slice"], npt.NDArray[np.bool_]]
+Membership = Callable[[NodeColumns, Nodes | slice], npt.NDArray[np.bool_]]
 """Says which nodes can be evicted from: leaves, or the holders of window pages."""
 
 
@@ -95,9 +95,11 @@ class EvictionOrder:
         self._popped.clear()
         self._promoted.clear()
 
-    def ranked(self, nodes: Nodes) -> Nodes:
-        """Sort nodes by (priority, id)."""
-        return nodes[np.lexsort((nodes, self._policy.priority(self._columns, nodes)))]
+    def unpark_all(self) -> None:
+        """Let every parked node stand in the order again."""
+        for node in self._parked:
+            heapq.heappush(self._heap, (self._keys[node], node))
+        self._parked.clear()
 
     def _has_promoted_within(self) -> bool:
         """Say whether the lowest promoted node is known to come before all unscanned ones."""
@@ -119,9 +121,10 @@ class EvictionOrder:
     def _fold_in_noted(self) -> None:
         if not self._noted:
             return
-        nodes = np.unique(np.array(self._noted, np.int64))
+        noted = sorted(set(self._noted))
         self._noted.clear()
-        for node in nodes.tolist():
+        nodes = np.array(noted, np.int64)
+        for node in noted:
             self._keys.pop(node, None)
             self._parked.pop(node, None)
         members = nodes[self._is_member(self._columns, nodes)]
@@ -165,3 +168,19 @@ class EvictionOrder:
         for key, node in zip(priorities.tolist(), nodes.tolist(), strict=True):
             self._keys[node] = key
             heapq.heappush(self._heap, (key, node))
+
+
+def is_leaf(columns: NodeColumns, nodes: Nodes | slice) -> npt.NDArray[np.bool_]:
+    """Say which nodes have no children: the members for whole units."""
+    leaves: npt.NDArray[np.bool_] = columns.children[nodes] == 0
+    return leaves
+
+
+def holds_window_pages(window_idx: int) -> Membership:
+    """Make a membership of the nodes with a page of that window group."""
+
+    def is_member(columns: NodeColumns, nodes: Nodes | slice) -> npt.NDArray[np.bool_]:
+        holders: npt.NDArray[np.bool_] = columns.window_pages[window_idx][nodes] > 0
+        return holders
+
+    return is_member

@@ -6,15 +6,14 @@ import numpy as np
 
 from kvlife.prefix.choosing import (
     Haul,
-    locked_among,
+    also_locked,
     num_evictable,
     take_leaf_tails,
     take_window_pages,
 )
-from kvlife.prefix.columns import NodeColumns
-from kvlife.prefix.eviction_order import EvictionOrder, Membership
+from kvlife.prefix.eviction_order import EvictionOrder, holds_window_pages, is_leaf
 from kvlife.prefix.layout import IndexLayout, Pages
-from kvlife.prefix.nodes import NodeStore, Part
+from kvlife.prefix.nodes import NodeStore, Part, trim
 from kvlife.prefix.policies import EvictionPolicy, policy_named
 from kvlife.prefix.results import ORIGIN, Extent, Locked, Match, Position, Victims
 from kvlife.prefix.window_rule import usable_units
@@ -35,12 +34,12 @@ class PrefixIndex:
     def __init__(self, layout: IndexLayout, policy: str | EvictionPolicy = "lru") -> None:
         """Make an empty index; ConfigError for the name of a policy that does not exist."""
         self._layout = layout
-        self._store = NodeStore(layout)
         rule = policy_named(policy) if isinstance(policy, str) else policy
+        self._store = NodeStore(layout, rule.reads)
         columns = self._store.columns
-        self._leaves = EvictionOrder(columns, rule, _is_leaf)
+        self._leaves = EvictionOrder(columns, rule, is_leaf)
         self._window_holders = {
-            g: EvictionOrder(columns, rule, _holds_window_pages(w))
+            g: EvictionOrder(columns, rule, holds_window_pages(w))
             for w, g in enumerate(layout.window_groups)
         }
         self._orders = (self._leaves, *self._window_holders.values())
@@ -64,9 +63,7 @@ class PrefixIndex:
 
     def pages(self, group: int) -> Pages:
         """Return all pages of a group in the index, sorted."""
-        columns = self._store.columns
-        used = np.flatnonzero(columns.children[: columns.top] >= 0).tolist()
-        held = self._store.pages([(n, 0, self._store.num_units(n)) for n in used])[group]
+        held = self._store.all_pages(self._store.nodes(), group)
         return np.sort(held[held != 0])
 
     def match(
@@ -82,14 +79,14 @@ class PrefixIndex:
         root = store.roots.get(namespace)
         if root is None or not units:
             return Match(0, 0, 0, _no_pages(layout), ORIGIN)
-        parts, found = store.walk(memoryview(tokens).cast("B"), units, root, 0)
+        parts, found = store.walk(tokens.view(np.uint8).data, units, root, 0)
         allowed = found if limit is None else min(found, max(0, limit) // layout.align)
         hit, matched = found, allowed
         if layout.window_groups and found:
             held = store.pages(parts)
             hit = usable_units(layout, held, found, floor)
             matched = hit if hit <= allowed else usable_units(layout, held, allowed, floor)
-        _trim(parts, found - matched)
+        trim(parts, found - matched)
         if not parts:
             return Match(0, hit * layout.align, found * layout.align, _no_pages(layout), ORIGIN)
         return Match(
@@ -108,16 +105,13 @@ class PrefixIndex:
         node = self._store.resolve(position)
         if node is None:
             return
-        columns = self._store.columns
+        self._store.columns.hit_path(node, seq)
         self._note(node)
-        parent_at, last_use_at, hits_at = columns.parent_at, columns.last_use_at, columns.hits_at
-        while parent := parent_at[node]:
-            last_use_at[node] = seq
-            if hits_at[node] < 0xFFFFFFFF:
-                hits_at[node] += 1
-            if self._window_holders:
-                self._note(node)
-            node = parent
+        if self._window_holders:
+            # Any node above can hold window pages; none of them is a leaf.
+            while node := self._store.columns.parent_at[node]:
+                for order in self._window_holders.values():
+                    order.note(node)
 
     def extent(
         self,
@@ -137,7 +131,7 @@ class PrefixIndex:
         units = max(0, length) // layout.align
         if not units:
             return self._extent(0, 0, [], ORIGIN, namespace)
-        view = memoryview(tokens).cast("B")
+        view = tokens.view(np.uint8).data
         node = None if start is None else self._resolve(start, view, units)
         depth = 0 if node is None or start is None else start.depth
         if node is None:
@@ -149,9 +143,7 @@ class PrefixIndex:
         position = store.position(end, found) if found else ORIGIN
         return self._extent(depth, found, parts, position, namespace)
 
-    def insert(
-        self, extent: Extent, tokens: Pages, pages: Sequence[Pages], seq: int
-    ) -> Position:
+    def insert(self, extent: Extent, tokens: Pages, pages: Sequence[Pages], seq: int) -> Position:
         """Put what an extent lacks into the tree; return the position of the end.
 
         `pages`: per group int32 over [extent.start_len, upto_len). Below `found_len` a page fills
@@ -207,14 +199,14 @@ class PrefixIndex:
         """
         order = self._window_holders[group]
         if besides is not None and len(besides.pages[group]):
-            locked = _also_locked(locked, besides.pages)
+            locked = also_locked(locked, besides.pages)
         haul = Haul.of([count if g == group else 0 for g in range(self._layout.num_groups)])
         order.open(locked)
         take_window_pages(self._store, order, group, haul, locked)
         order.close()
         if besides is not None:
-            # What is parked now may have been kept out by `besides` only.
-            order.reset()
+            # What was parked may have been kept out by `besides` only.
+            order.unpark_all()
         return self._victims(haul)
 
     def remove(self, *victims: Victims) -> None:
@@ -227,15 +219,17 @@ class PrefixIndex:
                 self._num_pages[g] -= len(pages)
         for chosen in victims:
             for hole in chosen.holes:
-                self._punch(hole.node, hole.group, hole.lane_idx)
+                self._store.punch(hole.node, hole.group, hole.pages_idx)
+                self._note(hole.node)
         touched = [hole.node for chosen in victims for hole in chosen.holes]
         for chosen in victims:
             for cut in chosen.cuts:
                 if cut.keep:
                     self._store.shorten(cut.node, cut.keep)
+                    self._note(cut.node)
                     touched.append(cut.node)
                 else:
-                    self._drop(cut.node)
+                    touched.append(self._drop(cut.node))
         if not self._layout.full_groups:
             for node in touched:
                 self._prune(node)
@@ -256,7 +250,7 @@ class PrefixIndex:
         """
         if group in self._layout.window_groups:
             held = self.pages(group)
-            return int(np.count_nonzero(~locked_among(group, held, locked)))
+            return int(np.count_nonzero(~locked(group, held)))
         return num_evictable(self._store, group, locked)
 
     def _extent(
@@ -302,7 +296,7 @@ class PrefixIndex:
     def _use(self, position: Position, seq: int) -> Position:
         node = self._store.resolve(position)
         if node is not None:
-            self._store.columns.last_use_at[node] = seq
+            self._store.columns.set_used(node, seq)
             self._note(node)
         return position
 
@@ -315,15 +309,17 @@ class PrefixIndex:
         if node is None:
             node = store.root(extent.namespace)
         elif depth < columns.end_at[node]:
+            # What is left of the node may hold no window page any more.
+            self._note(node)
             node = store.split(node, depth)
         if not store.is_root(node):
-            columns.last_use_at[node] = seq
+            columns.set_used(node, seq)
             self._note(node)
             if not columns.children_at[node] and self._may_copy(node, len(tokens)):
                 store.extend(node, tokens, full, window)
                 return node
         child = store.add_child(node, tokens, full, window)
-        columns.last_use_at[child] = columns.created_at[child] = seq
+        columns.set_created(child, seq)
         self._note(child)
         return child
 
@@ -338,32 +334,24 @@ class PrefixIndex:
             if lane is not None:
                 self._num_pages[g] += int(np.count_nonzero(lane[new, columns]))
 
-    def _punch(self, node: int, group: int, lane_idx: Pages) -> None:
-        store = self._store
-        where = np.zeros((store.num_units(node), self._layout.window_stride), np.bool_)
-        columns = where[:, self._layout.lane_columns[group]]
-        per_unit = self._layout.pages_per_unit[group]
-        columns[lane_idx // per_unit, lane_idx % per_unit] = True
-        store.write_window(node, 0, np.zeros(where.shape, np.int32), where)
+    def _drop(self, node: int) -> int:
         self._note(node)
-
-    def _drop(self, node: int) -> None:
-        self._note(node)
-        self._note(self._store.drop(node))
+        parent = self._store.drop(node)
+        self._note(parent)
+        return parent
 
     def _prune(self, node: int) -> None:
         """Drop the units of a leaf after its last page, and go on where that makes a leaf."""
         store, columns = self._store, self._store.columns
         while columns.children_at[node] == 0 and not store.is_root(node):
-            held = store.window_lane([(node, 0, store.num_units(node))]).any(axis=1)
-            keep = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
-            if keep:
-                if keep < len(held):
+            units = store.num_units(node)
+            held = np.flatnonzero(store.window_lane([(node, 0, units)]).any(axis=1))
+            if len(held):
+                keep = int(held[-1]) + 1
+                if keep < units:
                     store.shorten(node, keep)
                 return
-            parent = columns.parent_at[node]
-            self._drop(node)
-            node = parent
+            node = self._drop(node)
 
     def _victims(self, haul: Haul) -> Victims:
         return Victims(haul.gathered(), tuple(haul.cuts), tuple(haul.holes), self._version)
@@ -386,35 +374,5 @@ class PrefixIndex:
             raise RuntimeError(msg)
 
 
-def _is_leaf(columns: NodeColumns, nodes: "np.ndarray | slice") -> "np.ndarray":
-    return columns.children[nodes] == 0
-
-
-def _holds_window_pages(window: int) -> Membership:
-    def is_member(columns: NodeColumns, nodes: "np.ndarray | slice") -> "np.ndarray":
-        return columns.window_pages[window][nodes] > 0
-
-    return is_member
-
-
-def _also_locked(locked: Locked, others: Sequence[Pages]) -> Locked:
-    def is_locked(group: int, pages: Pages) -> "np.ndarray":
-        return locked(group, pages) | np.isin(pages, others[group])
-
-    return is_locked
-
-
 def _no_pages(layout: IndexLayout) -> tuple[Pages, ...]:
     return tuple(np.zeros(0, np.int32) for _ in layout.page_sizes)
-
-
-def _trim(parts: list[Part], units: int) -> None:
-    """Take units off the end of a path."""
-    while units:
-        node, lo, hi = parts[-1]
-        if hi - lo <= units:
-            parts.pop()
-            units -= hi - lo
-        else:
-            parts[-1] = (node, lo, hi - units)
-            units = 0

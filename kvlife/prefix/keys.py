@@ -99,7 +99,7 @@ class PageKeys:
         if count > len(self._powers):
             self._grow(count)
         sums = hashes * self._inverses[:count]
-        sums[0] += np.uint64(self._multiplier * previous_key & MASK)
+        sums[:1] += np.uint64(self._multiplier * previous_key & MASK)
         return np.cumsum(sums, out=sums) * self._powers[:count]
 
     def _grow(self, count: int) -> None:

@@ -75,8 +75,6 @@ class IndexLayout:
 
     def by_group(self, full: Pages, window: Pages) -> tuple[Pages, ...]:
         """Take two lanes of shape [units, stride] apart into one flat array per group."""
-        if not self.window_groups and len(self.full_groups) == 1:
-            return (full.reshape(-1),)
         return tuple(
             (full if width is None else window)[:, columns].reshape(-1)
             for width, columns in zip(self.windows, self.lane_columns, strict=True)
@@ -92,7 +90,7 @@ class IndexLayout:
         width = sum(self.pages_per_unit[g] for g in groups)
         lane = np.empty((units, width), np.int32)
         for g in groups:
-            lane[:, self.lane_columns[g]] = pages[g].reshape(units, -1)
+            lane[:, self.lane_columns[g]] = pages[g].reshape(units, self.pages_per_unit[g])
         return lane
 
 

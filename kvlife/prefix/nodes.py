@@ -24,13 +24,13 @@ class NodeStore:
     place, and lie in a `bytearray` of their own, or nowhere when all of them are gone.
     """
 
-    def __init__(self, layout: IndexLayout) -> None:
-        """Make a store without nodes."""
+    def __init__(self, layout: IndexLayout, kept_columns: frozenset[str]) -> None:
+        """Make a store without nodes that keeps what a policy reads."""
         self.layout = layout
         self.unit_bytes = layout.align * 4
         self.full_bytes = layout.full_stride * PAGE_BYTES
         self.window_bytes = layout.window_stride * PAGE_BYTES
-        self.columns = NodeColumns(len(layout.window_groups))
+        self.columns = NodeColumns(len(layout.window_groups), kept_columns)
         self.children = ChildTable()
         self.clear()
 
@@ -84,8 +84,8 @@ class NodeStore:
     def full_lane(self, parts: Sequence[Part]) -> Pages:
         """Gather the pages of the full groups over a path: [units, full_stride], read only."""
         width, unit = self.full_bytes, self.unit_bytes
-        if not width:
-            return np.zeros((sum(hi - lo for _, lo, hi in parts), 0), np.int32)
+        if not width or not parts:
+            return _no_pages(parts, self.layout.full_stride)
         bodies = self.bodies
         if len(parts) == 1:
             node, lo, hi = parts[0]
@@ -102,23 +102,52 @@ class NodeStore:
     def window_lane(self, parts: Sequence[Part]) -> Pages:
         """Gather the pages of the window groups over a path: [units, window_stride], read only."""
         width = self.window_bytes
+        if not width or not parts:
+            return _no_pages(parts, self.layout.window_stride)
         pieces: list[bytes | bytearray] = []
-        if width:
-            for node, lo, hi in parts:
-                pages = self.windows[node]
-                pieces.append(
-                    bytes((hi - lo) * width) if pages is None else pages[lo * width : hi * width]
-                )
-            return np.frombuffer(b"".join(pieces), np.int32).reshape(-1, self.layout.window_stride)
-        return np.zeros((sum(hi - lo for _, lo, hi in parts), 0), np.int32)
+        for node, lo, hi in parts:
+            pages = self.windows[node]
+            pieces.append(
+                bytes((hi - lo) * width) if pages is None else pages[lo * width : hi * width]
+            )
+        return np.frombuffer(b"".join(pieces), np.int32).reshape(-1, self.layout.window_stride)
 
     def pages(self, parts: Sequence[Part]) -> tuple[Pages, ...]:
         """Gather the pages of each group over a path."""
+        if not self.window_bytes and len(self.layout.full_groups) == 1:
+            return (self.full_lane(parts).reshape(-1),)
         return self.layout.by_group(self.full_lane(parts), self.window_lane(parts))
 
-    def walk(
-        self, tokens: memoryview, units: int, node: int, depth: int
-    ) -> tuple[list[Part], int]:
+    def nodes(self) -> npt.NDArray[np.int64]:
+        """Return the ids of all nodes, roots aside, in rising order."""
+        top = self.columns.top
+        return np.flatnonzero((self.columns.children[:top] >= 0) & (self.columns.end[:top] > 0))
+
+    def all_pages(self, nodes: npt.NDArray[np.int64], group: int) -> Pages:
+        """Gather the pages of one group over whole nodes, one node after another; 0 for a hole."""
+        columns = self.layout.lane_columns[group]
+        starts = self.columns.end[self.columns.parent[nodes]]
+        units = (self.columns.end[nodes] - starts).tolist()
+        if self.layout.windows[group] is None:
+            lane = self._full_lane_of(nodes.tolist(), units)
+        else:
+            parts = [(node, 0, size) for node, size in zip(nodes.tolist(), units, strict=True)]
+            lane = self.window_lane(parts)
+        return lane[:, columns].reshape(-1)
+
+    def _full_lane_of(self, nodes: list[int], units: list[int]) -> Pages:
+        # No tuple for each node here: this runs over the whole index.
+        width, unit, bodies = self.full_bytes, self.unit_bytes, self.bodies
+        bodies_of = [bodies[node] for node in nodes]
+        offsets = [len(body) // (unit + width) * unit for body in bodies_of]
+        pieces = [
+            body[offset : offset + size * width]
+            for body, offset, size in zip(bodies_of, offsets, units, strict=True)
+        ]
+        flat = np.frombuffer(b"".join(pieces), np.int32) if pieces else np.zeros(0, np.int32)
+        return flat.reshape(-1, self.layout.full_stride)
+
+    def walk(self, tokens: memoryview, units: int, node: int, depth: int) -> tuple[list[Part], int]:
         """Follow tokens from a depth inside (or at the end of) a node as far as the tree goes.
 
         `tokens` are bytes from the root on. Returns the parts of the path below the starting
@@ -131,16 +160,16 @@ class NodeStore:
         if depth < end_at[node] and depth < units:
             start = self.start(node)
             until = min(end_at[node], units)
-            common = self._common(node, depth - start, tokens, depth, until)
-            if common:
-                parts.append((node, depth - start, depth - start + common))
-                depth += common
+            shared = self._num_shared(node, depth - start, tokens, depth, until)
+            if shared:
+                parts.append((node, depth - start, depth - start + shared))
+                depth += shared
             if depth < until:
                 return parts, depth
         while depth < units:
             at = depth * unit
             first = bytes(tokens[at : at + unit])
-            tag = hash((node, first)) & NODE_MASK
+            tag = tag_of(node, first)
             slot = tag * num_homes >> TAG_BITS
             while entry := entry_at[slot]:
                 slot += 1
@@ -156,14 +185,14 @@ class NodeStore:
                     node = child
                     break
                 if bodies[child].startswith(first):
-                    common = self._common(child, 0, tokens, depth, until)
-                    parts.append((child, 0, common))
-                    return parts, depth + common
+                    shared = self._num_shared(child, 0, tokens, depth, until)
+                    parts.append((child, 0, shared))
+                    return parts, depth + shared
             else:
                 break
         return parts, depth
 
-    def _common(self, node: int, skip: int, tokens: memoryview, depth: int, until: int) -> int:
+    def _num_shared(self, node: int, skip: int, tokens: memoryview, depth: int, until: int) -> int:
         """Count the whole units that the node, from unit `skip` on, shares with the tokens."""
         piece = tokens[depth * self.unit_bytes : until * self.unit_bytes]
         if self.bodies[node].startswith(piece, skip * self.unit_bytes):
@@ -272,6 +301,14 @@ class NodeStore:
         held[lo : lo + len(lane)][where] = lane[where]
         self.recount_windows(node)
 
+    def punch(self, node: int, group: int, pages_idx: npt.NDArray[np.int64]) -> None:
+        """Take pages of a window group out of a node, by their indices within node and group."""
+        where = np.zeros((self.num_units(node), self.layout.window_stride), np.bool_)
+        per_unit = self.layout.pages_per_unit[group]
+        columns = where[:, self.layout.lane_columns[group]]
+        columns[pages_idx // per_unit, pages_idx % per_unit] = True
+        self.write_window(node, 0, np.zeros(where.shape, np.int32), where)
+
     def recount_windows(self, node: int) -> None:
         """Count the window pages of a node anew; drop its window lane where none is left."""
         pages = self._window(node)
@@ -315,3 +352,19 @@ class NodeStore:
         self.bodies[node] = b""
         if self.window_bytes:
             self.windows[node] = None
+
+
+def _no_pages(parts: Sequence[Part], stride: int) -> Pages:
+    return np.zeros((sum(hi - lo for _, lo, hi in parts), stride), np.int32)
+
+
+def trim(parts: list[Part], units: int) -> None:
+    """Take units off the end of a path."""
+    while units:
+        node, lo, hi = parts[-1]
+        if hi - lo <= units:
+            parts.pop()
+            units -= hi - lo
+        else:
+            parts[-1] = (node, lo, hi - units)
+            units = 0

@@ -15,11 +15,20 @@ Priorities = npt.NDArray[np.uint64]
 
 SEQ_BITS = 48
 MAX_HITS = (1 << 64 - SEQ_BITS) - 1
-"""LFU counts no further: hits and last use share 64 bits."""
+"""LFU counts no further: hits and last use, a sequence number below 2**48, share 64 bits."""
 
 
 class EvictionPolicy(Protocol):
-    """Ranks nodes for eviction; nothing else decides the order but node ids, on a tie."""
+    """Ranks nodes for eviction; nothing else decides the order but node ids, on a tie.
+
+    `reads` names the columns of use that it needs: `last_use`, `created`, `hits`. The index
+    keeps no others.
+    """
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of use that the priority depends on."""
+        ...
 
     def priority(self, columns: NodeColumns, nodes: Nodes) -> Priorities:
         """Return a priority for each node, by array operations; the lowest is evicted first."""
@@ -30,6 +39,8 @@ class EvictionPolicy(Protocol):
 class LeastRecentlyUsed:
     """The leaf whose last use is longest ago."""
 
+    reads: frozenset[str] = attrs.field(init=False, default=frozenset({"last_use"}))
+
     def priority(self, columns: NodeColumns, nodes: Nodes) -> Priorities:
         """Return the sequence number of the last use."""
         return columns.last_use[nodes].astype(np.uint64)
@@ -38,6 +49,8 @@ class LeastRecentlyUsed:
 @attrs.frozen(slots=True)
 class LeastFrequentlyUsed:
     """The leaf with the fewest hits; among equals the one not used for longest."""
+
+    reads: frozenset[str] = attrs.field(init=False, default=frozenset({"hits", "last_use"}))
 
     def priority(self, columns: NodeColumns, nodes: Nodes) -> Priorities:
         """Return hits above the last use."""
@@ -49,6 +62,8 @@ class LeastFrequentlyUsed:
 class FirstInFirstOut:
     """The leaf that was created first, whatever its use."""
 
+    reads: frozenset[str] = attrs.field(init=False, default=frozenset({"created"}))
+
     def priority(self, columns: NodeColumns, nodes: Nodes) -> Priorities:
         """Return the sequence number of the creation."""
         return columns.created[nodes].astype(np.uint64)
@@ -59,6 +74,7 @@ class SegmentedLru:
     """Two segments: leaves with fewer than `threshold` hits go first, each segment by LRU."""
 
     threshold: int = 2
+    reads: frozenset[str] = attrs.field(init=False, default=frozenset({"hits", "last_use"}))
 
     def priority(self, columns: NodeColumns, nodes: Nodes) -> Priorities:
         """Return the segment above the last use."""
@@ -80,6 +96,5 @@ def policy_named(name: str) -> EvictionPolicy:
     make = POLICIES.get(name)
     if make is None:
         known = ", ".join(sorted(POLICIES))
-        msg = f"the eviction policy {name!r} was asked for, which does not exist: use one of {known}"
-        raise ConfigError(msg)
+        raise ConfigError(f"the eviction policy {name!r} does not exist: use one of {known}")
     return make()

@@ -72,11 +72,11 @@ class Cut:
 
 @attrs.frozen(slots=True)
 class Hole:
-    """Window pages of one node that go alone: their indices in the node's window lane."""
+    """Pages of a window group that go alone, by their indices among the node's of that group."""
 
     node: int
     group: int
-    lane_idx: npt.NDArray[np.int64]
+    pages_idx: npt.NDArray[np.int64]
 
 
 @attrs.frozen(slots=True)

@@ -3,7 +3,7 @@
 import array
 import operator
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -63,14 +63,20 @@ def _from_array(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
         first = f", token 0 is {values[0]!r}" if len(values) else ""
         msg = f"tokens of dtype {values.dtype} were given{first}: give integers in [0, 2**31)"
         raise BadTokens(msg)
-    if len(values) and (values.min() < 0 or values.max() >= TOKEN_LIMIT):
-        index = int(((values < 0) | (values >= TOKEN_LIMIT)).argmax())
-        raise _out_of_range(index, int(values[index]))
-    return np.ascontiguousarray(values, np.int32)
+    whole: npt.NDArray[np.integer[Any]] = values  # type: ignore[assignment]  # its kind says so
+    if len(whole) and (whole.min() < 0 or _exceeds(whole)):
+        index = int(((whole < 0) | (whole >= TOKEN_LIMIT)).argmax())
+        raise _out_of_range(index, int(whole[index]))
+    return np.ascontiguousarray(whole, np.int32)
+
+
+def _exceeds(values: npt.NDArray[np.integer[Any]]) -> bool:
+    # What fits in int32 needs no second pass.
+    return values.dtype != np.int32 and bool(values.max() >= TOKEN_LIMIT)
 
 
 def _from_sequence(values: Sequence[object]) -> npt.NDArray[np.int32]:
-    # One pass over the types: numpy would take True for 1 without a word.
+    # One pass over the types first: numpy would take True for 1, and 2.0 for 2, without a word.
     if not set(map(type, values)) <= {int}:
         for index, value in enumerate(values):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -80,11 +86,11 @@ def _from_sequence(values: Sequence[object]) -> npt.NDArray[np.int32]:
                 )
                 raise BadTokens(msg)
     try:
-        wide = np.fromiter(map(operator.index, values), np.int64, len(values))  # type: ignore[arg-type]  # checked above
+        return _from_array(np.array(values, np.int64))
     except OverflowError:
-        index, value = next((i, v) for i, v in enumerate(values) if not 0 <= v < TOKEN_LIMIT)  # type: ignore[operator]  # checked above
-        raise _out_of_range(index, value) from None
-    return _from_array(wide)
+        whole = [operator.index(value) for value in values]  # type: ignore[arg-type]  # as above
+        index = next(i for i, value in enumerate(whole) if not 0 <= value < TOKEN_LIMIT)
+        raise _out_of_range(index, whole[index]) from None
 
 
 def _out_of_range(index: int, value: object) -> BadTokens:

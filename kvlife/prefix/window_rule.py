@@ -1,6 +1,7 @@
 """The window rule: how much of a found prefix can be hit, where window pages are gone."""
 
 import numpy as np
+import numpy.typing as npt
 
 from kvlife.prefix.layout import IndexLayout, Pages
 
@@ -29,7 +30,7 @@ def usable_units(layout: IndexLayout, pages: tuple[Pages, ...], units: int, floo
     return int(np.flatnonzero(usable)[-1])
 
 
-def _first(mask: np.ndarray) -> int | None:
+def _first(mask: npt.NDArray[np.bool_]) -> int | None:
     return int(mask.argmax()) if mask.any() else None
 
 
@@ -38,7 +39,9 @@ def _window(layout: IndexLayout, group: int) -> int:
     return 0 if window is None else window
 
 
-def _window_is_whole(layout: IndexLayout, group: int, holes: np.ndarray, units: int) -> bool:
+def _window_is_whole(
+    layout: IndexLayout, group: int, holes: npt.NDArray[np.bool_], units: int
+) -> bool:
     end_len = units * layout.align
     first_page = max(0, end_len - _window(layout, group) + 1) // layout.page_sizes[group]
     return not holes[first_page : units * layout.pages_per_unit[group]].any()

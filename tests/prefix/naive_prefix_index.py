@@ -47,9 +47,7 @@ class NaiveIndex:
 
     def group_pages(self, namespace, path, group, first=0):
         return [
-            p
-            for k in range(first, len(path))
-            for p in self.units[namespace, path[: k + 1]][group]
+            p for k in range(first, len(path)) for p in self.units[namespace, path[: k + 1]][group]
         ]
 
     def is_usable(self, namespace, path, floor):
@@ -202,14 +200,20 @@ class NaiveIndex:
         return chosen[:count]
 
     def remove_cuts(self, cuts):
+        touched = []
         for node_id, keep in cuts:
             node = self.nodes[node_id]
+            above = self.node_over(node.namespace, node.path[: node.start]) if node.start else None
+            touched.append(node_id if keep else above)
             for k in range(node.start + keep, len(node.path)):
                 del self.units[node.namespace, node.path[: k + 1]]
             if keep:
                 node.path = node.path[: node.start + keep]
             else:
                 self.drop(node_id)
+        if None not in self.windows:
+            for node_id in touched:
+                self.prune(node_id)
         self.reset_when_empty()
 
     def remove_window_pages(self, group, pages):
@@ -259,9 +263,7 @@ class NaiveIndex:
         count = 0
         for (namespace, path), unit in self.units.items():
             below = (
-                u
-                for (n, p), u in self.units.items()
-                if n == namespace and p[: len(path)] == path
+                u for (n, p), u in self.units.items() if n == namespace and p[: len(path)] == path
             )
             if not any(self.is_locked(u, locked) for u in below):
                 count += sum(1 for p in unit[group] if p)

@@ -96,9 +96,7 @@ class IndexMachine(RuleBasedStateMachine):
 
         return chosen, is_locked
 
-    @rule(
-        data=st.data(), symbols=UNITS, namespace=st.sampled_from(NAMESPACES), whole=st.booleans()
-    )
+    @rule(data=st.data(), symbols=UNITS, namespace=st.sampled_from(NAMESPACES), whole=st.booleans())
     def publish(self, data, symbols, namespace, whole):
         tokens, path = self.path_of(symbols)
         hints = [
