@@ -107,7 +107,7 @@ def takes_free(ledger: Ledger, taken: PageLists, taken_at: tuple[At, ...]) -> bo
 def _all_free(ledger: Ledger, space_idx: int, pages: I32) -> bool:
     space = ledger.spaces[space_idx]
     # The head of the free list is FREE pages, each once; most events take just that.
-    if space.free.head(len(pages)).tobytes() == pages.tobytes():
+    if space.free.is_head(pages):
         return True
     return space.state.take(pages).tobytes() == bytes(len(pages)) and distinct(pages)
 
@@ -144,37 +144,3 @@ def clear_of_pins(ledger: Ledger, index: Index, low_len: I32, high_len: I32) -> 
         if pages.size and (pages.max() >= len(pins) or pins.take(pages).any()):
             return False
     return True
-
-
-class HeldRows:
-    """Remembers the batch whose rows were all found HELD; it holds until a row changes hands."""
-
-    __slots__ = ("_ledger", "_membership", "_rows")
-
-    def __init__(self) -> None:
-        """Nothing is known yet."""
-        self._ledger: Ledger | None = None
-        self._rows: I32 | None = None
-        self._membership = -1
-
-    def knows(self, ledger: Ledger, rows: I32) -> bool:
-        """Whether this very array was found good, and no row has changed hands since."""
-        return (
-            rows is self._rows
-            and ledger.membership == self._membership
-            and ledger is self._ledger
-        )
-
-    def remember(self, ledger: Ledger, rows: I32) -> None:
-        """The rows of this array are good; one that could be written to is not remembered."""
-        if not rows.flags.writeable:
-            self._ledger, self._rows, self._membership = ledger, rows, ledger.membership
-
-    def all_held(self, ledger: Ledger, rows: I32, index: Index) -> bool:
-        """Whether all these rows are HELD."""
-        if self.knows(ledger, rows):
-            return True
-        if ledger.rows.state.take(index).tobytes() != HELD * len(index):
-            return False
-        self.remember(ledger, rows)
-        return True

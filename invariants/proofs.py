@@ -39,17 +39,13 @@ from kvlife.events import (
     WindowEvicted,
 )
 from kvlife.invariants import pool_proofs, row_proofs
-from kvlife.invariants.page_proofs import (
-    PRIVATE,
-    HeldRows,
-    clear_of_pins,
-    lets_go_exactly,
-    takes_free,
-)
+from kvlife.invariants.page_proofs import PRIVATE, clear_of_pins, lets_go_exactly, takes_free
+from kvlife.invariants.standing import HeldRows, Standing
 from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
+    from kvlife.events import PageLists
     from kvlife.invariants.page_proofs import I32, Index
     from kvlife.ledger import Change, Ledger
 
@@ -61,10 +57,13 @@ class Proofs:
 
     def __init__(self) -> None:
         """Nothing is remembered yet."""
+        self.standing = Standing()
         self._held = HeldRows()
         self._running = HeldRows()
+        self._capacity_len = 0
         self._capacity = np.array(0, np.int32)
         self._one = np.array(1, np.int32)
+        self._proved: I32 | None = None
         self._before: dict[type, Proof] = {
             Admitted: row_proofs.admitted,
             Resumed: row_proofs.resumed,
@@ -88,7 +87,7 @@ class Proofs:
             Violated: lambda _ledger, _event, _change: True,
         }
         self._after: dict[type, Proof] = {
-            Allocated: self._writable,
+            Allocated: self._allocation_writable,
             RolledBack: self._writable,
         }
 
@@ -104,29 +103,41 @@ class Proofs:
         index, new = change.index, event.allocated_len
         if index is None or not self._held.all_held(ledger, event.rows, index):
             return False
-        if self._capacity != ledger.layout.capacity:
-            self._capacity = np.array(ledger.layout.capacity, np.int32)
+        if self._capacity_len != ledger.layout.capacity:
+            self._capacity_len = ledger.layout.capacity
+            self._capacity = np.array(self._capacity_len, np.int32)
+        # Lengths that do not shrink stay above committed if they were, so that is not gathered.
         if 1 in (new > self._capacity).tobytes() or 1 in (new < change.old_allocated).tobytes():
-            return False
-        if 1 in (new < ledger.rows.committed.take(index)).tobytes():
             return False
         if event.evicted_len is not None and not _cursors_stay(ledger, index, event.evicted_len):
             return False
-        return change.taken_at is not None and takes_free(ledger, event.pages, change.taken_at)
+        if change.taken_at is None or not takes_free(ledger, event.pages, change.taken_at):
+            return False
+        self.standing.will_allocate(ledger, event.rows, new)
+        return True
 
     def _committed(self, ledger: Ledger, event: Committed, change: Change) -> bool:
-        index, new, rows = change.index, event.committed_len, ledger.rows
+        index, new, rows, known = change.index, event.committed_len, ledger.rows, self.standing
         if index is None or not self._held.all_held(ledger, event.rows, index):
             return False
-        allocated = rows.allocated.take(index)
-        if new.tobytes() != allocated.tobytes() and 1 in (new > allocated).tobytes():
-            return False
+        allocated = old = None
+        if known.knows(ledger, event.rows):
+            allocated, old = known.allocated, known.committed
+        if new is not allocated:
+            if allocated is None:
+                allocated = rows.allocated.take(index)
+            if 1 in (new > allocated).tobytes():
+                return False
         if 1 in (new > rows.settled.take(index)).tobytes():
             return False
-        old = rows.committed.take(index)
+        if old is None:
+            old = rows.committed.take(index)
         if 1 in (new < old).tobytes():
             return False
-        return not ledger.pins or clear_of_pins(ledger, index, old, new)
+        if ledger.pins and not clear_of_pins(ledger, index, old, new):
+            return False
+        known.will_commit(ledger, event.rows, new)
+        return True
 
     def _rolled_back(self, ledger: Ledger, event: RolledBack, change: Change) -> bool:
         index, rows = change.index, ledger.rows
@@ -146,7 +157,10 @@ class Proofs:
             bound = transitions.cursor_bound(new, group.window or 0, group.page_size)
             if cursor.any() and 1 in (cursor > bound).tobytes():
                 return False
-        return lets_go_exactly(ledger, change)
+        if not lets_go_exactly(ledger, change):
+            return False
+        self.standing.will_roll_back(ledger, event.rows)
+        return True
 
     def _window_evicted(self, ledger: Ledger, event: WindowEvicted, change: Change) -> bool:
         group, index = ledger.layout.groups[event.group], change.index
@@ -179,6 +193,23 @@ class Proofs:
         allocated = ledger.rows.allocated.take(index)
         return clear_of_pins(ledger, index, np.zeros_like(allocated), allocated)
 
+    def _allocation_writable(self, ledger: Ledger, event: Allocated, change: Change) -> bool:
+        """Whether the allocated ends lie on pages that the rows alone have.
+
+        Where the last pages of the batch are known, what lies before them was proven earlier, and
+        nothing has touched it since.
+        """
+        known, index = self.standing, change.index
+        if index is None or change.taken_at is None or not known.knows(ledger, event.rows):
+            return self._writable(ledger, event, change)
+        known.note_taken(ledger, index, event.pages, change.taken_at)
+        if known.tails is None:
+            return self._writable(ledger, event, change)
+        for group in ledger.layout.groups:
+            if not _alone(ledger, group, known.tails[group.idx]):
+                return False
+        return True
+
     def _writable(self, ledger: Ledger, event: Allocated | RolledBack, change: Change) -> bool:
         """Whether [committed, allocated) of the rows lies on pages that they alone have."""
         index, end = change.index, event.allocated_len
@@ -188,36 +219,46 @@ class Proofs:
         if ledger.layout.scheduled:
             start = np.maximum(start, ledger.rows.protected.take(index))
         last = np.subtract(end, self._one)
-        for group in ledger.layout.groups:
-            if not _exclusive(ledger, group, index, start, last):
-                return False
+        tails = []
+        try:
+            for group in ledger.layout.groups:
+                at = _last_entries(ledger, group, index, last)
+                tail = ledger.tables[group.idx].take(at).astype(np.intp)
+                if not _alone(ledger, group, tail):
+                    return False
+                if not _rest_alone(ledger, group, index, start, last):
+                    return False
+                tails.append(tail)
+        except IndexError:
+            # Lengths or pages beyond their tables, after a fault let pass: the guards are asked.
+            return False
+        if self.standing.knows(ledger, event.rows):
+            self.standing.tails = tails
         return True
 
 
-def _exclusive(ledger: Ledger, group: GroupLayout, index: Index, start: I32, last: I32) -> bool:
-    """Whether the pages of positions [start, last] of each row are PRIVATE with one ref."""
-    size, width = group.page_size, group.table_width
-    if size & (size - 1):
-        low, high = start // size, last // size
-    else:
-        shift = np.array(size.bit_length() - 1, np.int32)
-        low, high = start >> shift, last >> shift
-    bases = ledger.bases_of(index, width)
+def _last_entries(ledger: Ledger, group: GroupLayout, index: Index, last: I32) -> Index:
+    at: Index = ledger.bases_of(index, group.table_width) + last // group.page_size
+    return at
+
+
+def _alone(ledger: Ledger, group: GroupLayout, pages: Index) -> bool:
+    """Whether these pages are PRIVATE with one ref."""
+    space, num = ledger.spaces[group.space_idx], len(pages)
+    return (
+        space.refs.take(pages).tobytes() == ledger.ones_bytes(num)
+        and space.state.take(pages).tobytes() == PRIVATE * num
+    )
+
+
+def _rest_alone(ledger: Ledger, group: GroupLayout, index: Index, start: I32, last: I32) -> bool:
+    """As `_alone`, for the pages of [start, last] before the last one."""
+    low, high = start // group.page_size, last // group.page_size
     if low.tobytes() == high.tobytes():
-        at = bases + high
-    else:
-        at = spans_of(bases, np.clip(low, 0, width), np.clip(high + 1, 0, width))
-    table, space = ledger.tables[group.idx], ledger.spaces[group.space_idx]
-    try:
-        pages = table.take(at)
-        num = len(pages)
-        return (
-            space.refs.take(pages).tobytes() == ledger.ones_bytes(num)
-            and space.state.take(pages).tobytes() == PRIVATE * num
-        )
-    except IndexError:
-        # Lengths beyond the row, after a fault that was let pass: the guards are asked.
-        return False
+        return True
+    width = group.table_width
+    at = spans_of(ledger.bases_of(index, width), np.clip(low, 0, width), np.clip(high, 0, width))
+    return _alone(ledger, group, ledger.tables[group.idx].take(at))
 
 
 def _cursors_stay(ledger: Ledger, index: Index, cursors: tuple[I32, ...]) -> bool:

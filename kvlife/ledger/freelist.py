@@ -45,14 +45,19 @@ class FreeList:
         self._shown = head
         return head
 
+    def is_head(self, pages: I32) -> bool:
+        """Whether these pages are exactly those that would be taken next."""
+        if pages is self._shown:
+            return True
+        num = pages.size
+        return num <= self.num_free and self.head(num).tobytes() == pages.tobytes()
+
     def take_head(self, pages: I32) -> bool:
         """Take these pages if they are exactly the head; else change nothing and say False."""
-        num = pages.size
-        if pages is not self._shown and (
-            num > self.num_free or self.head(num).tobytes() != pages.tobytes()
-        ):
+        if not self.is_head(pages):
             return False
         self._shown = None
+        num = pages.size
         self.num_free -= num
         if self.fifo:
             self.start = (self.start + num) % len(self.slots)
