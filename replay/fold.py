@@ -1,0 +1,169 @@
+"""The fold of recorded events: each is checked, applied and checked again, as in the live run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from kvlife.config import Layout, compile_layout, refuse_beyond_memory
+from kvlife.errors import ConfigError, EventError
+from kvlife.events import Recorded, Resized, Violated, check_structure
+from kvlife.invariants import Checker, Finding
+from kvlife.ledger import Ledger, derive
+from kvlife.replay.outcome import MAX_KEPT, Difference, Found
+
+
+class Fold:
+    """A ledger, a checker and a position, moved on by groups of recorded events.
+
+    The order is the live observer's: guard, apply, post-check, and an audit where one is due. A
+    violation under the policy raise ends the fold, before its event is applied where a guard found
+    it. `ended` says that the run is over, `stopped` that the replay ended it and not the log,
+    `digest` the state's digest where the log ended it.
+    """
+
+    def __init__(self, ledger: Ledger, checker: Checker) -> None:
+        """Start from the state of `ledger`."""
+        self.checker = checker
+        self.num_events = 0
+        self.found: list[Found] = []
+        self.differences: list[Difference] = []
+        self.notes: list[str] = []
+        self.ended = False
+        self.stopped = False
+        self.digest: int | None = None
+        self._here: list[str] = []
+        self.start_from(ledger)
+
+    def start_from(self, ledger: Ledger) -> None:
+        """Go on from another state: a snapshot behind a hole, or one that this state is not."""
+        self.ledger = ledger
+        # The log's reader holds events to the layout of the header; where the pools have another
+        # size by now, they are held to that as well.
+        self._checks_structure = ledger.layout != compile_layout(ledger.config)
+
+    def group(self, group: Sequence[Recorded], recorded: Violated | None) -> bool:
+        """Fold one group, and say whether the run goes on behind it.
+
+        `recorded` is what the log itself says was violated in this group, and ended the run.
+        Raises `EventError`, naming the seq, where an event does not fit the pools.
+        """
+        ledger, checker = self.ledger, self.checker
+        last = -1 if recorded is None else recorded.seq
+        self._here.clear()
+        for item in group:
+            event, seq = item.event, item.seq
+            if self._checks_structure or type(event) is Resized:
+                self._check_structure(item)
+            change = derive(ledger, event)
+            found = checker.guard(ledger, event, change, seq)
+            if found is not None and self._take_up(found, item, recorded):
+                return False
+            if seq == last and recorded is not None and not recorded.applied:
+                self._end_as(recorded)
+                if not self._goes_on(recorded):
+                    return False
+            ledger.apply(event, seq, item.time_ns, change)
+            self.num_events += 1
+            found = checker.post(ledger, event, change, seq)
+            if found is not None and self._take_up(found, item, recorded):
+                return False
+            if checker.due(seq, item.step, event) and self._audit(item, recorded):
+                return False
+            if seq == last and recorded is not None and recorded.applied:
+                self._look_closer(recorded, item.step)
+                self._end_as(recorded)
+                if not self._goes_on(recorded):
+                    return False
+        return not self.ended
+
+    def audit(self, step: int) -> None:
+        """Recount the whole state at the end of the log."""
+        for found in self.checker.audit(self.ledger):
+            self._keep(found, step)
+            if self.checker.policy_of(found.id) == "raise":
+                self.ended = self.stopped = True
+                return
+
+    def ended_by(self, recorded: Violated, step: int) -> None:
+        """The log ends with a violation of an event before this fold's first."""
+        self._here.clear()
+        self._look_closer(recorded, step)
+        self._end_as(recorded)
+
+    def unmatched(self, recorded: Violated, seq: int) -> None:
+        """The log names a violation at a place that ends no run: say so where it was not found."""
+        if any(item.id == recorded.invariant and item.seq == recorded.seq for item in self.found):
+            return
+        self._differ(recorded, f"recorded at seq {seq}, where it does not end the run")
+
+    def _take_up(self, found: Finding, item: Recorded, recorded: Violated | None) -> bool:
+        """Keep a finding; True where it ends the fold."""
+        self._keep(found, item.step)
+        if self.checker.policy_of(found.id) != "raise":
+            return False
+        if recorded is not None and recorded.seq == item.seq:
+            if recorded.applied and not found.applied:
+                return False
+            self._end_as(recorded)
+        else:
+            self.ended = self.stopped = True
+        return True
+
+    def _keep(self, found: Finding, step: int) -> None:
+        self._here.append(found.id)
+        if len(self.found) < MAX_KEPT:
+            self.found.append(Found.of(found, step))
+
+    def _audit(self, item: Recorded, recorded: Violated | None) -> bool:
+        return any(
+            self._take_up(found, item, recorded) for found in self.checker.audit(self.ledger)
+        )
+
+    def _look_closer(self, recorded: Violated, step: int) -> None:
+        """What the run found in an audit of its own, an audit finds here."""
+        if recorded.invariant not in self._here and self._looks_for(recorded.invariant):
+            for found in self.checker.audit(self.ledger):
+                if found.id not in self._here:
+                    self._keep(found, step)
+
+    def _end_as(self, recorded: Violated) -> None:
+        """The run ended here: hold what was found against what it recorded."""
+        self.ended = True
+        self.digest = self.ledger.digest()
+        if recorded.invariant not in self._here:
+            self._differ(recorded, "recorded as the end of the run")
+
+    def _differ(self, recorded: Violated, how: str) -> None:
+        name, seq = recorded.invariant, recorded.seq
+        if self._looks_for(name):
+            instead = f"; it finds {', '.join(self._here)}" if self._here else ""
+            text = f"{name} at seq {seq}, {how}, is not found by the replay{instead}"
+            self.differences.append(Difference(kind="violation", seq=seq, text=text))
+        else:
+            self.notes.append(f"{name} at seq {seq}, {how}, was not looked for")
+
+    def _looks_for(self, name: str) -> bool:
+        if self.checker.level == "off" or name in self.checker.ignored:
+            return False
+        return any(known.id == name and known.built for known in self.checker.catalogue)
+
+    def _goes_on(self, recorded: Violated) -> bool:
+        """Whether the rest of a group that ended the run is folded nevertheless."""
+        return bool(self._here) and self.checker.policy_of(recorded.invariant) != "raise"
+
+    def _check_structure(self, item: Recorded) -> None:
+        try:
+            check_structure(item.event, self.ledger.layout)
+            if isinstance(item.event, Resized):
+                self._checks_structure = True
+                refuse_beyond_memory(_resized(self.ledger.layout, item.event))
+        except (EventError, ConfigError) as error:
+            raise EventError(f"seq {item.seq}: {error}") from error
+
+
+def _resized(layout: Layout, event: Resized) -> Layout:
+    spaces = list(layout.spaces)
+    spaces[event.space] = attrs.evolve(spaces[event.space], num_pages=event.num_pages)
+    return attrs.evolve(layout, spaces=tuple(spaces))
