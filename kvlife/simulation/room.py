@@ -1,0 +1,42 @@
+"""How many pages can be had: free ones, and cached ones that can be evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvlife.engine import KvEngine
+
+
+class Room:
+    """Free and evictable pages per cache group, counted only where a lower bound does not do.
+
+    Taking a page, free or evicted, lowers the sum by one, and so does locking one that could have
+    been evicted. What others let go only raises it. So the last count less what was spent since
+    is a bound, and nearly always good enough.
+    """
+
+    def __init__(self, engine: KvEngine) -> None:
+        self._engine = engine
+        self._groups = [group.name for group in engine.ledger.layout.groups]
+        self._bound = [0] * len(self._groups)
+
+    def holds(self, need: Sequence[int]) -> bool:
+        """Whether `need` pages per group can be had, all at once."""
+        if all(num <= bound for num, bound in zip(need, self._bound, strict=True)):
+            return True
+        self.count()
+        return all(num <= bound for num, bound in zip(need, self._bound, strict=True))
+
+    def count(self) -> list[int]:
+        """Free and evictable pages per group now."""
+        engine = self._engine
+        self._bound = [engine.num_free(name) + engine.num_evictable(name) for name in self._groups]
+        return self._bound
+
+    def spend(self, need: Sequence[int]) -> None:
+        """So many pages per group were taken or locked, at most."""
+        self._bound = [bound - num for bound, num in zip(self._bound, need, strict=True)]
+
+    def forget(self) -> None:
+        """The bound no longer holds: count at the next question."""
+        self._bound = [0] * len(self._groups)

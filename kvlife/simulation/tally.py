@@ -1,0 +1,54 @@
+"""What the loop counts, and the most it saw in use."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+from kvlife.engine import KvEngine
+from kvlife.engine.stats import count_pages
+
+# Counting pages by state looks at every page, so it is done once in so many steps.
+SAMPLE_STEPS = 64
+
+
+@attrs.define
+class Tally:
+    """Counts of one run, in tokens where they end so.
+
+    `prompt_tokens` and `hit_tokens` count first admissions; what a retracted request finds again is
+    in `resumed_hit_tokens`, what a turn finds on its session's row in `session_tokens`.
+    `prefill_tokens` were computed, `lost_tokens` of those drafted were wrong. `aborts` counts by
+    the place and the state in which they met the request. `peaks` holds, by page space and state,
+    the most pages seen; pages are counted every `SAMPLE_STEPS` steps.
+    """
+
+    requests: int = 0
+    completed: int = 0
+    steps: int = 0
+    prompt_tokens: int = 0
+    hit_tokens: int = 0
+    resumed_hit_tokens: int = 0
+    session_tokens: int = 0
+    prefill_tokens: int = 0
+    output_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    retractions: int = 0
+    sessions: int = 0
+    session_turns: int = 0
+    rewinds: int = 0
+    sessions_closed: int = 0
+    sessions_closed_for_room: int = 0
+    aborts: Counter[str] = attrs.field(factory=Counter)
+    peaks: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    peak_running: int = 0
+
+    def sample(self, engine: KvEngine, num_running: int) -> None:
+        """Keep the highest counts."""
+        self.peak_running = max(self.peak_running, num_running)
+        for space, states in count_pages(engine).items():
+            peaks = self.peaks.setdefault(space, {})
+            for state, num in states.items():
+                peaks[state] = max(peaks.get(state, 0), num)
