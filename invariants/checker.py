@@ -13,7 +13,6 @@ from kvlife.invariants.compiled import Checks, Plan, compile_plans
 from kvlife.invariants.effect import Effect
 from kvlife.invariants.finding import CheckStats, Evidence, Finding
 from kvlife.invariants.invariant import Invariant
-from kvlife.invariants.proofs import Proofs
 
 if TYPE_CHECKING:
     from kvlife.events import Event
@@ -68,14 +67,12 @@ class Checker:
     def _compile(self) -> None:
         active = [inv for inv in self._catalogue if inv.built and inv.id not in self.ignored]
         self._audited = [inv for inv in active if inv.audit is not None]
-        proofs = Proofs()
-        self._standing = proofs.standing
         self._plans: dict[type, Plan] = {}
         if self.level in ("event", "sample"):
-            self._plans = compile_plans(active, EVENT_TYPES, proofs)
+            self._plans = compile_plans(active, EVENT_TYPES)
         elif self.level == "step":
             # An idle mark is a question of its own, whatever lies between.
-            self._plans = compile_plans(active, (Marked,), proofs)
+            self._plans = compile_plans(active, (Marked,))
             self._every = 1
 
     def register(
@@ -117,8 +114,6 @@ class Checker:
             self._pages += plan.count(event)
         checks = plan.guards
         if plan.proof(ledger, event, change):
-            if plan.harmless:
-                self._standing.pass_on(ledger)
             checks = plan.own_guards
             if not checks:
                 return None

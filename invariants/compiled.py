@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kvlife.events import (
-    Admitted,
-    Evicted,
-    Marked,
-    Pinned,
-    Protected,
-    Resized,
-    StepDispatched,
-    StepSettled,
-    Unpinned,
-    WindowEvicted,
-)
+from kvlife.events import Evicted, Pinned, Protected, Unpinned
 from kvlife.invariants.catalogue import CATALOGUE
 from kvlife.invariants.invariant import Check, Invariant
 from kvlife.invariants.proofs import Proof, Proofs
@@ -35,8 +24,7 @@ class Plan:
 
     `proof` answers True where it has shown that every guard of the catalogue holds; only else are
     `guards` asked one by one. A user's `own_guards`, part of `guards` too, are asked in any case.
-    `count` counts the pages of an event whose change does not list them. An event that is proven
-    and `harmless` leaves lengths and last pages of any batch as they are.
+    `count` counts the pages of an event whose change does not list them.
     """
 
     proof: Proof
@@ -46,16 +34,16 @@ class Plan:
     posts: Checks
     own_posts: Checks
     count: Callable[[Any], int] | None  # Any: the event class of the plan
-    harmless: bool
 
 
 _OF_CATALOGUE = frozenset(id(invariant) for invariant in CATALOGUE)
 
 
 def compile_plans(
-    active: Iterable[Invariant], event_types: Iterable[type[Event]], proofs: Proofs
+    active: Iterable[Invariant], event_types: Iterable[type[Event]]
 ) -> dict[type, Plan]:
     """The plan for each of these classes, from the invariants that are checked."""
+    proofs = Proofs()
     known = list(active)
     return {event_type: _plan(known, event_type, proofs) for event_type in event_types}
 
@@ -73,7 +61,6 @@ def _plan(active: list[Invariant], event_type: type[Event], proofs: Proofs) -> P
         posts=posts,
         own_posts=tuple(pair for pair in posts if id(pair[0]) not in _OF_CATALOGUE),
         count=_COUNTS.get(event_type),
-        harmless=event_type in _HARMLESS,
     )
 
 
@@ -87,19 +74,3 @@ _COUNTS: dict[type, Callable[[Any], int]] = {  # Any: the event class beside eac
     Pinned: lambda event: len(event.pages),
     Unpinned: lambda event: len(event.pages),
 }
-
-# Protected is so without rebinds only, and no other is proven.
-_HARMLESS = frozenset(
-    (
-        Admitted,
-        Protected,
-        WindowEvicted,
-        Evicted,
-        StepDispatched,
-        StepSettled,
-        Pinned,
-        Unpinned,
-        Marked,
-        Resized,
-    )
-)

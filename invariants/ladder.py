@@ -24,7 +24,6 @@ from kvlife.events import (
 )
 from kvlife.invariants.effect import holders
 from kvlife.invariants.finding import Evidence, naming
-from kvlife.ledger import RowState
 
 if TYPE_CHECKING:
     from kvlife.invariants.effect import Effect, Ladder
@@ -130,7 +129,7 @@ def _finished_early(effect: Effect, event: Released) -> Evidence | None:
         return None
     ledger = effect.ledger
     waiting = ledger.waiting.get(event.rid)
-    if event.row is not None and ledger.rows.state[event.row] == RowState.HELD:
+    if event.row is not None and ledger.requests.get(event.rid) == event.row:
         committed, prompt = ledger.rows.committed[event.row], ledger.rows.prompt_len[event.row]
     elif event.row is None and waiting is not None:
         committed, prompt = waiting.committed_len, waiting.prompt_len

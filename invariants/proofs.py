@@ -40,12 +40,11 @@ from kvlife.events import (
 )
 from kvlife.invariants import pool_proofs, row_proofs
 from kvlife.invariants.page_proofs import PRIVATE, clear_of_pins, lets_go_exactly, takes_free
-from kvlife.invariants.standing import HeldRows, Standing
+from kvlife.invariants.standing import HeldRows, Tails
 from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
-    from kvlife.events import PageLists
     from kvlife.invariants.page_proofs import I32, Index
     from kvlife.ledger import Change, Ledger
 
@@ -57,13 +56,11 @@ class Proofs:
 
     def __init__(self) -> None:
         """Nothing is remembered yet."""
-        self.standing = Standing()
+        self._tails = Tails()
         self._held = HeldRows()
         self._running = HeldRows()
         self._capacity_len = 0
         self._capacity = np.array(0, np.int32)
-        self._one = np.array(1, np.int32)
-        self._proved: I32 | None = None
         self._before: dict[type, Proof] = {
             Admitted: row_proofs.admitted,
             Resumed: row_proofs.resumed,
@@ -111,33 +108,20 @@ class Proofs:
             return False
         if event.evicted_len is not None and not _cursors_stay(ledger, index, event.evicted_len):
             return False
-        if change.taken_at is None or not takes_free(ledger, event.pages, change.taken_at):
-            return False
-        self.standing.will_allocate(ledger, event.rows, new)
-        return True
+        return change.taken_at is not None and takes_free(ledger, event.pages, change.taken_at)
 
     def _committed(self, ledger: Ledger, event: Committed, change: Change) -> bool:
-        index, new, rows, known = change.index, event.committed_len, ledger.rows, self.standing
+        index, new = change.index, event.committed_len
         if index is None or not self._held.all_held(ledger, event.rows, index):
             return False
-        allocated = old = None
-        if known.knows(ledger, event.rows):
-            allocated, old = known.allocated, known.committed
-        if new is not allocated:
-            if allocated is None:
-                allocated = rows.allocated.take(index)
-            if 1 in (new > allocated).tobytes():
-                return False
-        if 1 in (new > rows.settled.take(index)).tobytes():
+        lane = ledger.rows.lane(index)
+        if new is not lane.allocated and 1 in (new > lane.allocated).tobytes():
             return False
-        if old is None:
-            old = rows.committed.take(index)
-        if 1 in (new < old).tobytes():
+        if not lane.unbounded and 1 in (new > lane.settled).tobytes():
             return False
-        if ledger.pins and not clear_of_pins(ledger, index, old, new):
+        if 1 in (new < lane.committed).tobytes():
             return False
-        known.will_commit(ledger, event.rows, new)
-        return True
+        return not ledger.pins or clear_of_pins(ledger, index, lane.committed, new)
 
     def _rolled_back(self, ledger: Ledger, event: RolledBack, change: Change) -> bool:
         index, rows = change.index, ledger.rows
@@ -146,7 +130,7 @@ class Proofs:
             return False
         if event.copies.size or 1 in (end > change.old_allocated).tobytes():
             return False
-        if 1 in (new > end).tobytes() or 1 in (new > rows.committed.take(index)).tobytes():
+        if 1 in (new > end).tobytes() or 1 in (new > rows.lane(index).committed).tobytes():
             return False
         protected = rows.protected.take(index)
         top = end if ledger.layout.scheduled else new
@@ -157,10 +141,7 @@ class Proofs:
             bound = transitions.cursor_bound(new, group.window or 0, group.page_size)
             if cursor.any() and 1 in (cursor > bound).tobytes():
                 return False
-        if not lets_go_exactly(ledger, change):
-            return False
-        self.standing.will_roll_back(ledger, event.rows)
-        return True
+        return lets_go_exactly(ledger, change)
 
     def _window_evicted(self, ledger: Ledger, event: WindowEvicted, change: Change) -> bool:
         group, index = ledger.layout.groups[event.group], change.index
@@ -172,7 +153,7 @@ class Proofs:
         old = ledger.rows.cursors[_window_idx(group)].take(index)
         if 1 in (new < old).tobytes() or (new % group.page_size).any():
             return False
-        highest = np.maximum(ledger.rows.committed.take(index) - (group.window - 1), 0)
+        highest = np.maximum(ledger.rows.lane(index).committed - (group.window - 1), 0)
         return 1 not in (new > highest).tobytes() and lets_go_exactly(ledger, change)
 
     def _step_dispatched(self, ledger: Ledger, event: StepDispatched, _change: Change) -> bool:
@@ -190,50 +171,46 @@ class Proofs:
             return False
         if not ledger.pins:
             return True
-        allocated = ledger.rows.allocated.take(index)
+        allocated = ledger.rows.lane(index).allocated
         return clear_of_pins(ledger, index, np.zeros_like(allocated), allocated)
 
     def _allocation_writable(self, ledger: Ledger, event: Allocated, change: Change) -> bool:
         """Whether the allocated ends lie on pages that the rows alone have.
 
         Where the last pages of the batch are known, what lies before them was proven earlier, and
-        nothing has touched it since.
+        nothing has happened to these rows since.
         """
-        known, index = self.standing, change.index
-        if index is None or change.taken_at is None or not known.knows(ledger, event.rows):
+        lane = None if change.index is None else ledger.rows.lane_at(change.index)
+        if lane is None or not self._tails.follow(ledger, event, change, lane):
             return self._writable(ledger, event, change)
-        known.note_taken(ledger, index, event.pages, change.taken_at)
-        if known.tails is None:
-            return self._writable(ledger, event, change)
-        for group in ledger.layout.groups:
-            if not _alone(ledger, group, known.tails[group.idx]):
+        for group, pages in zip(ledger.layout.groups, self._tails.pages, strict=True):
+            if not _alone(ledger, group, pages):
                 return False
         return True
 
     def _writable(self, ledger: Ledger, event: Allocated | RolledBack, change: Change) -> bool:
         """Whether [committed, allocated) of the rows lies on pages that they alone have."""
-        index, end = change.index, event.allocated_len
+        index = change.index
         if index is None or not len(index):
             return True
-        start = ledger.rows.committed.take(index)
+        lane = ledger.rows.lane(index)
+        start = lane.committed
         if ledger.layout.scheduled:
             start = np.maximum(start, ledger.rows.protected.take(index))
-        last = np.subtract(end, self._one)
+        last = event.allocated_len - 1
         tails = []
         try:
             for group in ledger.layout.groups:
                 at = _last_entries(ledger, group, index, last)
-                tail = ledger.tables[group.idx].take(at).astype(np.intp)
-                if not _alone(ledger, group, tail):
+                tails.append(ledger.tables[group.idx].take(at).astype(np.intp))
+                if not _alone(ledger, group, tails[-1]):
                     return False
                 if not _rest_alone(ledger, group, index, start, last):
                     return False
-                tails.append(tail)
         except IndexError:
             # Lengths or pages beyond their tables, after a fault let pass: the guards are asked.
             return False
-        if self.standing.knows(ledger, event.rows):
-            self.standing.tails = tails
+        self._tails.keep(lane, tails)
         return True
 
 
