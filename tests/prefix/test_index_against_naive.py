@@ -2,8 +2,15 @@
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import pytest
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from naive_prefix_index import NaiveIndex
 
 from kvlife.prefix import IndexLayout, PrefixIndex
@@ -204,9 +211,7 @@ class IndexMachine(RuleBasedStateMachine):
             assert self.index.num_pages[g] == len(held)
 
 
+@pytest.mark.soak
 def test_index_equals_the_naive_model():
     """Every answer and every choice of the index is the model's, whatever came before."""
-    IndexMachine.TestCase.settings = settings(
-        max_examples=150, stateful_step_count=40, deadline=None
-    )
-    IndexMachine.TestCase("runTest").runTest()
+    run_state_machine_as_test(IndexMachine)
