@@ -70,6 +70,7 @@ class Observer:
         self._thread = threading.get_ident()
         self._fork = _forks[0]
         if log is not None:
+            self.ledger.prepare_snapshots()
             log.start(
                 RunHeader(
                     config=config,

@@ -104,9 +104,15 @@ class FreeList:
 
     def pages(self) -> I32:
         """All FREE pages in storage order, from the one freed first."""
-        if self.start + self.num_free <= len(self.slots):
-            return self.slots[self.start : self.start + self.num_free].copy()
-        return self.slots.take(np.arange(self.start, self.start + self.num_free), mode="wrap")
+        return self.pages_into(np.empty(self.num_free, np.int32))
+
+    def pages_into(self, buffer: I32) -> I32:
+        """As `pages`, in the front of a buffer that has room for them."""
+        found = buffer[: self.num_free]
+        straight = min(self.num_free, len(self.slots) - self.start)
+        found[:straight] = self.slots[self.start : self.start + straight]
+        found[straight:] = self.slots[: self.num_free - straight]
+        return found
 
     def resize(self, num_pages: int, position: I32) -> None:
         """Another number of pages; those that stay keep their order."""

@@ -191,6 +191,10 @@ class Ledger:
         """A copy of the state now, to be frozen on another thread."""
         return LedgerSnapshot.take(self, self._staging)
 
+    def prepare_snapshots(self) -> None:
+        """Touch the buffers that the first snapshot copies into, so that it does not wait."""
+        self.snapshot().release()
+
     def digest(self) -> int:
         """64 bits, equal for equal states."""
         snapshot = self.snapshot()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvlife.ledger.ledger import Ledger
+
+# Entries that a freezing snapshot copies at a time.
+_PIECE = 1 << 15
 
 Array = npt.NDArray[Any]  # Any: columns of every dtype
 
@@ -64,12 +68,28 @@ class StagingArea:
             self._spare.append(buffers)
 
 
-def _copy(buffers: dict[str, Array], name: str, column: Array) -> Array:
+def _buffer(buffers: dict[str, Array], name: str, like: Array) -> Array:
     kept = buffers.get(name)
-    if kept is None or kept.shape != column.shape:
-        kept = buffers[name] = np.empty_like(column)
+    if kept is None or kept.shape != like.shape:
+        kept = buffers[name] = np.empty_like(like)
+    return kept
+
+
+def _copy(buffers: dict[str, Array], name: str, column: Array) -> Array:
+    kept = _buffer(buffers, name, column)
     np.copyto(kept, column)
     return kept
+
+
+def _gather(column: Array, live: Array) -> Array:
+    """The live entries of a column, in pieces between which other threads get their turn."""
+    found = np.empty(live.size, column.dtype)
+    for start in range(0, live.size, _PIECE):
+        piece = live[start : start + _PIECE]
+        column.take(piece, out=found[start : start + piece.size], mode="clip")
+        # An array operation holds the interpreter's lock, and the engine's thread waits for it.
+        time.sleep(0)
+    return found
 
 
 class LedgerSnapshot:
@@ -94,7 +114,8 @@ class LedgerSnapshot:
             for name in _PAGE_COLUMNS:
                 label = f"page.{space_idx}.{name}"
                 arrays[label] = _copy(buffers, label, getattr(space, name))
-            arrays[f"free.{space_idx}"] = space.free.pages()
+            label = f"free.{space_idx}"
+            arrays[label] = space.free.pages_into(_buffer(buffers, label, space.free.slots))
         live = np.flatnonzero(
             (ledger.rows.state != RowState.FREE) & (ledger.rows.state != RowState.RESERVED)
         )
@@ -117,7 +138,9 @@ class LedgerSnapshot:
     def freeze(self) -> FrozenState:
         """Compact to live entries and hash; costs time, touches nothing of the ledger."""
         arrays = {
-            name: array for name, array in self._arrays.items() if not name.startswith("page.")
+            name: array.copy() if name.startswith("free.") else array
+            for name, array in self._arrays.items()
+            if not name.startswith("page.")
         }
         spaces: Any = self._meta["spaces"]  # Any: a list of ints inside the untyped books
         for space_idx in range(len(spaces)):
@@ -125,7 +148,8 @@ class LedgerSnapshot:
             live = np.flatnonzero((state != PageState.FREE) & (state != PageState.RESERVED))
             arrays[f"page.{space_idx}.idx"] = live.astype(np.int32)
             for name in _PAGE_COLUMNS:
-                arrays[f"page.{space_idx}.{name}"] = self._arrays[f"page.{space_idx}.{name}"][live]
+                label = f"page.{space_idx}.{name}"
+                arrays[label] = _gather(self._arrays[label], live)
         meta = msgspec.msgpack.encode(self._meta)
         return FrozenState(arrays, meta, state_digest(arrays, meta))
 
