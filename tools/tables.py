@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kvlife import events
+from kvlife.invariants import table_of_invariants
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -46,7 +47,11 @@ def table_of_fields() -> str:
     return table(("event", "field", "kind", "meaning"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"events": table_of_events, "fields": table_of_fields}
+TABLES: dict[str, Callable[[], str]] = {
+    "events": table_of_events,
+    "fields": table_of_fields,
+    "invariants": table_of_invariants,
+}
 
 
 def rewritten(page: str) -> str:
