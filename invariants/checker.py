@@ -75,9 +75,7 @@ class Checker:
             self._plans = compile_plans(active, (Marked,))
             self._every = 1
 
-    def register(
-        self, invariant: Invariant, *, policy: str | None = None
-    ) -> None:
+    def register(self, invariant: Invariant, *, policy: str | None = None) -> None:
         """Add a user's own invariant, below the catalogue; its checks always run in full."""
         if any(known.id == invariant.id for known in self._catalogue):
             raise ConfigError(f"an invariant with the id {invariant.id!r} is there: choose another")
@@ -218,12 +216,14 @@ class Checker:
         )
 
     def names_off(self) -> tuple[str, ...]:
-        """What was not checked, and why: the level, what is ignored, what cannot be checked here."""
+        """What was not checked, and why: the level, ids ignored, and what cannot be checked here."""
         lines = []
         if self.level == "off":
             lines.append("level off: no event is checked, and no audit made")
         elif self.level == "step":
-            lines.append("level step: no event is checked by itself, each step begins with an audit")
+            lines.append(
+                "level step: no event is checked by itself, each step begins with an audit"
+            )
         elif self.level == "sample":
             lines.append(f"level sample: of {self.sample_every} events one is checked")
         if self.audit_every is None and self.level != "off":
@@ -239,10 +239,8 @@ class Checker:
 
     def summary(self) -> tuple[str, ...]:
         """What was checked, what was found, and what was off, in lines of text."""
-        lines = [
-            f"checked {self._events} events, {self._rows} rows, {self._pages} pages,"
-            f" {self._audits} audits"
-        ]
+        counts = f"{self._events} events, {self._rows} rows, {self._pages} pages"
+        lines = [f"checked {counts}, {self._audits} audits"]
         if not self._events and not self._audits:
             lines.append("NOTHING WAS CHECKED: this run proves nothing")
         if self._first is None:
@@ -263,6 +261,6 @@ def _known(what: str, value: str, known: Iterable[str]) -> str:
 
 
 def _positive(what: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if isinstance(value, bool) or value < 1:
         raise ConfigError(f"{what} must be a whole number of at least 1, got {value!r}")
     return value

@@ -13,9 +13,13 @@ from kvlife.ledger import PageState, RowState
 from kvlife.ledger.spans import indices
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from kvlife.config import GroupLayout
     from kvlife.invariants.effect import I64, Effect, Index, Moves
     from kvlife.ledger import Ledger
+
+    Bools = npt.NDArray[np.bool_]
 
 
 def allocated_covers_pages(effect: Effect) -> Evidence | None:
@@ -114,7 +118,7 @@ def _wrong_links(effect: Effect, moves: Moves) -> Evidence | None:
 
 def _not_canonical(
     effect: Effect, event: Protected, group: GroupLayout, table_idx: I64, canonical: I64
-) -> I64:
+) -> Bools:
     space = effect.space_of(group)
     keys = event.keys[group.idx]
     low = max(int(effect.before.protected[0]), 0) // group.page_size
@@ -124,7 +128,9 @@ def _not_canonical(
     wanted[inside] = keys[at[inside]]
     known = (space.state[canonical] == PageState.CACHED) & (space.group[canonical] == group.idx)
     # Page 0 is nobody's page: reserved-untouched says so.
-    return (~known | (space.key[canonical] != wanted) | (wanted == 0)) & (canonical != 0)
+    unequal = ~known | (space.key[canonical] != wanted) | (wanted == 0)
+    broken: Bools = unequal & (canonical != 0)
+    return broken
 
 
 def _wrong_way(effect: Effect) -> Evidence | None:

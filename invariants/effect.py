@@ -168,7 +168,7 @@ class Effect:
     def _links_of(self, group: GroupLayout) -> I64:
         event = self.event
         if isinstance(event, Protected):
-            links = event.rebinds[event.rebinds[:, 0] == group.idx].astype(np.int64)
+            links: I64 = event.rebinds[event.rebinds[:, 0] == group.idx].astype(np.int64)
             links[:, 0] = event.row
             return links
         if isinstance(event, RolledBack):
@@ -186,8 +186,8 @@ class Effect:
     def held_by_rows(self, group: GroupLayout) -> I32:
         """Every page that the named rows reference in a group, once for each reference."""
         table = self.ledger.tables[group.idx].reshape(-1, group.table_width)
-        held = table[self.rows].ravel()
-        return held[held != 0]
+        held: I32 = table[self.rows].ravel()
+        return held.compress(held != 0)
 
     def let_go_by_space(self) -> list[I64]:
         """Per page space, every page that the event lets go, rebinds and copies included."""
@@ -213,9 +213,7 @@ class Effect:
         )
 
 
-def page_evidence(
-    ledger: Ledger, space_idx: int, pages: npt.ArrayLike, **more: object
-) -> Evidence:
+def page_evidence(ledger: Ledger, space_idx: int, pages: npt.ArrayLike, **more: object) -> Evidence:
     """Pages with their states, refs and pins, and the seq of the event that touched each last."""
     space = ledger.spaces[space_idx]
     evidence = naming(pages=pages)

@@ -24,7 +24,7 @@ from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
-    from kvlife.invariants.effect import I64, Effect, Index
+    from kvlife.invariants.effect import I32, I64, Effect
 
 
 def evicted_while_locked(effect: Effect) -> Evidence | None:
@@ -218,14 +218,14 @@ def _under_write(effect: Effect, low_len: I64, high_len: I64) -> Evidence | None
     return None
 
 
-def pages_between(effect: Effect, group: GroupLayout, low_len: I64, high_len: I64) -> Index:
+def pages_between(effect: Effect, group: GroupLayout, low_len: I64, high_len: I64) -> I32:
     """The pages on which positions [low, high) of the rows lie, zeros left out."""
     size, width = group.page_size, group.table_width
-    low = np.clip(low_len // size, 0, width)
-    high = np.clip(-(-high_len // size), 0, width)
+    low = np.clip(low_len // size, 0, width).astype(np.int32)
+    high = np.clip(-(-high_len // size), 0, width).astype(np.int32)
     at = spans_of(effect.rows * width, low, np.where(high_len > low_len, high, low))
-    pages = effect.ledger.tables[group.idx][at]
-    return pages[pages != 0]
+    pages: I32 = effect.ledger.tables[group.idx][at]
+    return pages.compress(pages != 0)
 
 
 def written_before_shared(effect: Effect) -> Evidence | None:
@@ -256,5 +256,3 @@ def written_before_shared(effect: Effect) -> Evidence | None:
                 holders=holders(ledger, publishers),
             )
     return None
-
-

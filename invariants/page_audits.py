@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from kvlife.invariants.census import Census, Index
 
 
-def _pages(
-    census: Census, space_idx: int, pages: npt.ArrayLike, **more: object
-) -> Evidence | None:
+def _pages(census: Census, space_idx: int, pages: npt.ArrayLike, **more: object) -> Evidence | None:
     pages = np.asarray(pages)
     if not pages.size:
         return None

@@ -1,10 +1,10 @@
-"""Fast proofs: a few array operations that show, for most events, that every guard holds.
+r"""Fast proofs: a few array operations that show, for most events, that every guard holds.
 
 A proof answers True only where no guard of the catalogue could find a fault; where it is not sure
 it answers False, and the guards are asked. So a proof that is too strict costs time, and one that
 is too lax is a bug, which a property test hunts.
 
-Comparing bytes is how it is fast: `array.tobytes() == b"\\1" * n` is a quarter of the cost of
+Comparing bytes is how it is fast: `array.tobytes() == b"\1" * n` is a quarter of the cost of
 `(array == 1).all()`, and `1 in (left > right).tobytes()` a quarter of `(left > right).any()`.
 """
 
@@ -219,7 +219,7 @@ def _last_entries(ledger: Ledger, group: GroupLayout, index: Index, last: I32) -
     return at
 
 
-def _alone(ledger: Ledger, group: GroupLayout, pages: Index) -> bool:
+def _alone(ledger: Ledger, group: GroupLayout, pages: Index | I32) -> bool:
     """Whether these pages are PRIVATE with one ref."""
     space, num = ledger.spaces[group.space_idx], len(pages)
     return (

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvlife.events import Admitted, Marked, Pinned, Protected, Resized, Resumed
-from kvlife.invariants.effect import holders, page_evidence, repeated
+from kvlife.invariants.effect import holders, page_evidence
 from kvlife.invariants.finding import Evidence, few, naming
 from kvlife.ledger import PageState, RowState
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
+    from kvlife.events.requests import U64
     from kvlife.invariants.effect import Effect
     from kvlife.ledger import Ledger
 
@@ -32,7 +33,7 @@ def index_agrees(effect: Effect) -> Evidence | None:
 
 def _keys_of_group(effect: Effect, event: Protected, group: GroupLayout) -> Evidence | None:
     ledger, keys, size = effect.ledger, event.keys[group.idx], group.page_size
-    named = {"group": group.name, "rows": [event.row]}
+    named: Evidence = {"group": group.name, "rows": [event.row]}
     low = max(int(effect.before.protected[0]), 0) // size
     wanted = max(event.protected_len // size - low, 0)
     if keys.size != wanted:
@@ -53,13 +54,14 @@ def _keys_of_group(effect: Effect, event: Protected, group: GroupLayout) -> Evid
     if not wrong.any():
         return None
     found = effect.page_evidence(group.space_idx, pages[wrong], why="no page to publish there")
-    return found | named | naming(table_idx=table_idx[wrong])
+    return {**found, **named, **naming(table_idx=table_idx[wrong])}
 
 
-def repeated_keys(keys: np.ndarray) -> np.ndarray:
+def repeated_keys(keys: U64) -> U64:
     """The keys above 0 that stand more than once."""
     found, counts = np.unique(keys[keys != 0], return_counts=True)
-    return found[counts > 1]
+    twice: U64 = found[counts > 1]
+    return twice
 
 
 def _dropped_from_cache(effect: Effect, event: Resized) -> Evidence | None:

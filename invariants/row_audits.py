@@ -75,7 +75,8 @@ def audit_holders(census: Census) -> Evidence | None:
     lost = [
         row
         for row in sorted(held)
-        if ledger.requests.get(rids[row] or "") != row and (sessions[row] or "") not in ledger.sessions
+        if ledger.requests.get(rids[row] or "") != row
+        and (sessions[row] or "") not in ledger.sessions
     ]
     return _rows(census, np.array(lost, np.intp))
 

@@ -73,7 +73,8 @@ def _bound(group: GroupLayout, committed: I64) -> I64:
 
 def _off_bound(effect: Effect, group: GroupLayout, committed: I64) -> Bools:
     _old, new = _cursors(effect, group)
-    return (new > _bound(group, committed)) | (new % group.page_size != 0)
+    broken: Bools = (new > _bound(group, committed)) | (new % group.page_size != 0)
+    return broken
 
 
 def _evicted(effect: Effect, group: GroupLayout) -> Bools:
@@ -85,7 +86,7 @@ def _skipped(effect: Effect, group: GroupLayout) -> Bools:
     old, new = _cursors(effect, group)
     moved = new != old
     end = transitions.page_floor(effect.after.allocated, group.page_size)
-    broken = (new < old) | (new % group.page_size != 0) | (new > end)
+    broken: Bools = (new < old) | (new % group.page_size != 0) | (new > end)
     for i in np.flatnonzero(moved & ~broken):
         low = max(int(old[i]), int(effect.before.floor[i])) // group.page_size
         high = -(-int(effect.before.allocated[i]) // group.page_size)
@@ -94,7 +95,8 @@ def _skipped(effect: Effect, group: GroupLayout) -> Bools:
         # A page that holds the end of the floor is never taken by the window.
         first = -(-int(effect.before.floor[i]) // group.page_size) - low
         broken[i] = bool(held[max(first, 0) :].any())
-    return moved & broken
+    broken &= moved
+    return broken
 
 
 def _cut(effect: Effect, group: GroupLayout) -> Bools:
@@ -104,7 +106,8 @@ def _cut(effect: Effect, group: GroupLayout) -> Bools:
     lost = (old > _bound(group, committed)) & (committed < effect.before.committed)
     # Positions that were skipped never had a page: an end among them would lie on none.
     ends_in_skip = (old > allocated) & (allocated % group.page_size != 0)
-    return (lost | ends_in_skip) & (allocated > effect.before.floor)
+    broken: Bools = (lost | ends_in_skip) & (allocated > effect.before.floor)
+    return broken
 
 
 def _published_gone(effect: Effect, event: Protected, group: GroupLayout) -> Evidence | None:
