@@ -150,21 +150,28 @@ class Decoder:
         pages: list[I32] = []
         pos += 2
         for num_pages in self._num_pages:
-            listed = _NONE
-            if pos < end and content[pos]:
-                num, pos = content[pos], pos + 1
-                if num > 0x7F:
-                    num, pos = num & 0x7F | content[pos] << 7, pos + 1
-                width = content[pos] if num < 1 << 14 else 0
-                if not 1 <= width <= 4 or pos + 1 + num * width >= end:
-                    return None
+            if pos >= end:
+                return None
+            num, pos = content[pos], pos + 1
+            if not num:
+                pages.append(_NONE)
+                continue
+            if num > 0x7F:
+                num, pos = num & 0x7F | content[pos] << 7, pos + 1
+            width = content[pos]
+            if num >= 1 << 14:
+                return None
+            # A width that can name no page out of range needs no look at the values.
+            if 1 <= width <= 2 and pos + 1 + num * width < end:
                 listed = from_planes(content, pos + 1, num, width)
-                # A width that can name no page out of range needs no look at the values.
-                if num_pages < 1 << (8 * width) and not _in_range(listed, num_pages):
-                    return None
-                pos += num * width
+                pos += 1 + num * width
+            else:
+                cursor = Cursor(content, pos, end)
+                listed, pos = cursor.ints(num), cursor.pos
+                width = 4
+            if num_pages < 1 << (8 * width) and not _in_range(listed, num_pages):
+                return None
             pages.append(listed)
-            pos += 1
         if pos + 1 != end:
             return None
         lengths = last + batch.ones

@@ -153,7 +153,12 @@ class Encoder:
         put_varint(out, zigzag(value))
 
     def _maybe_row(self, out: bytearray, value: int | None) -> None:
-        self._unsigned(out, 0 if value is None else value + 1)
+        if value is None:
+            out.append(0)
+            return
+        if value < 0:
+            raise ValueError(f"{value} is no row")
+        self._unsigned(out, value + 1)
 
     def _rows(self, out: bytearray, value: I32) -> None:
         batch = self._batch = self._table.find(value)

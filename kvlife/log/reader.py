@@ -18,10 +18,16 @@ from kvlife.log.claim import is_live
 from kvlife.log.cursor import BadBytes
 from kvlife.log.files import HEADER_NAME, SegmentFile, list_run, list_runs, snapshot_path
 from kvlife.log.header import MAX_HEADER_BYTES, RunHeader, decode_header
-from kvlife.log.segment_file import SegmentHead, read_segment, read_segment_head
+from kvlife.log.segment_file import (
+    SegmentHead,
+    UnreadableHead,
+    read_segment,
+    read_segment_head,
+)
 from kvlife.log.snapshot_file import read_head, read_snapshot
 from kvlife.log.stretch import Position, Stretch
 from kvlife.log.tail import CloseMark, Gap, Tail, scan_tail
+from kvlife.log.walk import next_valid
 
 _TRIES = 5
 
@@ -146,8 +152,9 @@ class LogRun:
         for left in range(_TRIES - 1, -1, -1):
             try:
                 self._files, self.snapshots = list_run(self.path)
+                lost = self._drop_unreadable_end()
                 self._heads = [self._head(file) for file in self._files]
-                return self._scan_tail()
+                return self._scan_tail(follower_lost=lost)
             except FileNotFoundError as error:
                 # The writer compressed or removed a segment between the listing and the reading.
                 if not left:
@@ -157,6 +164,21 @@ class LogRun:
                 if not left or not self.live:
                     raise
         raise AssertionError
+
+    def _drop_unreadable_end(self) -> bool:
+        """Drop a last segment without head and records: a power loss may leave one."""
+        if not self._files or self._files[-1].packed:
+            return False
+        file = self._files[-1]
+        try:
+            read_segment_head(file, self._header_crc)
+        except UnreadableHead as error:
+            if next_valid(file.path.read_bytes()[: 1 << 26], 0) is not None:
+                raise
+            self._files.pop()
+            self._warnings = [f"{file.path.name}: a segment was dropped ({error})"]
+            return True
+        return False
 
     def _head(self, file: SegmentFile) -> SegmentHead | None:
         try:
@@ -168,7 +190,7 @@ class LogRun:
                 raise
             return None
 
-    def _scan_tail(self) -> Tail:
+    def _scan_tail(self, *, follower_lost: bool) -> Tail:
         for before, file in zip(self._files, self._files[1:], strict=False):
             if file.idx != before.idx + 1 and not self.salvage:
                 raise LogTruncated(
@@ -189,17 +211,18 @@ class LogRun:
             if not self.salvage:
                 raise
             return Tail(file.first_seq)
-        self._judge_tail(file, head, tail, len(content))
-        return tail
-
-    def _judge_tail(self, file: SegmentFile, head: SegmentHead, tail: Tail, num_bytes: int) -> None:
-        trouble = _trouble(file, tail)
+        trouble = _trouble(file, tail, follower_lost=follower_lost)
         if trouble is not None:
             if not self.salvage:
                 raise trouble
             self._warnings.append(str(trouble))
-        if self.live:
-            return
+        if not self.live:
+            self._warn_of_end(file, head, tail, len(content))
+        return tail
+
+    def _warn_of_end(
+        self, file: SegmentFile, head: SegmentHead, tail: Tail, num_bytes: int
+    ) -> None:
         if tail.torn is not None:
             self._warnings.append(
                 f"{file.path.name}: an unreadable end was dropped at offset {tail.torn.offset}"
@@ -338,7 +361,7 @@ def _read_header(path: Path) -> bytes:
     return content
 
 
-def _trouble(file: SegmentFile, tail: Tail) -> LogError | None:
+def _trouble(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:
     """What of the last segment is no tear but damage."""
     if tail.bad:
         return LogCorrupt(
@@ -347,7 +370,7 @@ def _trouble(file: SegmentFile, tail: Tail) -> LogError | None:
         )
     if tail.torn is not None and tail.sealed:
         return LogCorrupt(f"{file.path}: offset {tail.torn.offset}: {tail.torn}, behind the seal")
-    if tail.sealed and tail.closed is None:
+    if tail.sealed and tail.closed is None and not follower_lost:
         return LogTruncated(
             f"{file.path}: is sealed, so segment {file.idx + 1} followed it, and is missing:"
             " use --salvage to read what is there"

@@ -24,6 +24,10 @@ from kvlife.log.wire import (
 from kvlife.log.zstd import decompress
 
 
+class UnreadableHead(LogCorrupt):
+    """A segment whose head is damaged or cut; the name alone says what it was."""
+
+
 @attrs.frozen(kw_only=True)
 class SegmentHead:
     """What a segment says of itself; `crc` is what its first record follows.
@@ -64,11 +68,11 @@ def read_segment(file: SegmentFile, header_crc: int) -> tuple[SegmentHead, bytes
 def _parse(content: bytes, file: SegmentFile, header_crc: int) -> SegmentHead:
     where = file.path
     if len(content) < SEGMENT_HEAD_BYTES:
-        raise LogTruncated(f"{where}: {len(content)} bytes, shorter than a segment's head")
+        raise UnreadableHead(f"{where}: {len(content)} bytes, shorter than a segment's head")
     magic, version, head_bytes, *fields = SEGMENT_HEAD.unpack_from(content)
     crc = CRC.unpack_from(content, SEGMENT_HEAD.size)[0]
     if magic != SEGMENT_MAGIC or zlib.crc32(content[: SEGMENT_HEAD.size]) != crc:
-        raise LogCorrupt(f"{where}: offset 0: the segment's head is damaged")
+        raise UnreadableHead(f"{where}: offset 0: the segment's head is damaged")
     if version > FORMAT_VERSION or head_bytes != SEGMENT_HEAD_BYTES:
         raise LogVersionError(
             f"{where}: written in format {version}, this kvlife reads up to {FORMAT_VERSION}"

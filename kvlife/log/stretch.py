@@ -81,6 +81,9 @@ class Stretch:
                     if group[0].seq >= stop:
                         return
                     yield group
+                    # What stands behind the last event asked for may be a tear.
+                    if self.seq >= stop:
+                        return
             except BadRecord as bad:
                 raise LogCorrupt(
                     f"{file.path}: offset {bad.offset}: {bad}; what follows it is readable:"
