@@ -28,13 +28,10 @@ def size_pools(
     Rows: one for each running request, as many again for rows that drain under overlap, and as
     many again for idle sessions.
     """
-    longest = int((workload.prompt_len.astype(np.int64) + workload.output_len).max())
-    capacity = longest + config.reserve_len
-    # Page 0 is reserved, and a rewound session may hold a page more until its step has settled.
-    least = 2 + -(-capacity // page_size)
+    capacity, least = _capacity(workload, config), least_pages(workload, config, page_size)
     if num_pages < least:
         raise ConfigError(
-            f"num_pages is {num_pages}; the longest request has {longest} tokens and needs"
+            f"num_pages is {num_pages}; the longest request may have {capacity} tokens and needs"
             f" {least} pages of {page_size}: give at least as many"
         )
     groups = [CacheGroup(FULL)]
@@ -51,10 +48,21 @@ def size_pools(
     )
 
 
+def least_pages(workload: Workload, config: SchedulerConfig, page_size: int) -> int:
+    """The smallest pool that its longest request fits into, in pages."""
+    # Page 0 is reserved, and a rewound session may hold a page more until its step has settled.
+    return 2 + -(-_capacity(workload, config) // page_size)
+
+
 def pages_without_eviction(workload: Workload, page_size: int) -> int:
     """Pages with which a workload, taken one request after another, never evicts."""
     lens = workload.prompt_len.astype(np.int64) + workload.output_len
     return 1 + int((-(-lens // page_size)).sum())
+
+
+def _capacity(workload: Workload, config: SchedulerConfig) -> int:
+    longest = int((workload.prompt_len.astype(np.int64) + workload.output_len).max())
+    return longest + config.reserve_len
 
 
 def _window_pages(config: SchedulerConfig, page_size: int, window: int, capacity: int) -> int:

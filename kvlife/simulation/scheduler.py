@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kvlife.engine import KvEngine
 from kvlife.simulation.admission import Admission
 from kvlife.simulation.endings import Endings
@@ -55,19 +57,22 @@ class Scheduler:
         """Wall time spent in the engine's commands, its checks and its log included."""
         return self._loop.watch.ns
 
-    def run(self) -> Tally:
+    def run(self, progress: Callable[[int], None] | None = None) -> Tally:
         """Run to the end: every request is finished or aborted, every session closed.
 
-        Ends with an idle mark in the log. Raises `InvariantViolation` and `LogError` as the engine
+        `progress` is called now and then with the number of requests that are done. Ends with an
+        idle mark in the log. Raises `InvariantViolation` and `LogError` as the engine
         does.
         """
-        while self.advance():
-            pass
         loop = self._loop
+        while self.advance():
+            if progress is not None and loop.tally.steps % SAMPLE_STEPS == 0:
+                progress(loop.tally.num_done)
         for session in list(loop.sessions.idle):
             self._endings.close_session(session)
         loop.tally.sample(loop.engine, 0)
-        loop.engine.mark("end", idle=True)
+        with loop.watch:
+            loop.engine.mark("end", idle=True)
         return loop.tally
 
     def advance(self) -> bool:

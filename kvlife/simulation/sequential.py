@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kvlife.engine import KvEngine
 from kvlife.simulation.stopwatch import Stopwatch
 from kvlife.simulation.tally import Tally
@@ -29,12 +31,15 @@ class SequentialRun:
         """Wall time spent in the engine's commands, its checks and its log included."""
         return self._watch.ns
 
-    def run(self) -> Tally:
-        """Run to the end, and mark it in the log."""
+    def run(self, progress: Callable[[int], None] | None = None) -> Tally:
+        """Run to the end, and mark it in the log; `progress` gets the number of requests done."""
         for idx in range(len(self._workload)):
             self._serve(idx)
+            if progress is not None:
+                progress(idx + 1)
         self.tally.sample(self._engine, 0)
-        self._engine.mark("end", idle=True)
+        with self._watch:
+            self._engine.mark("end", idle=True)
         return self.tally
 
     def _serve(self, idx: int) -> None:

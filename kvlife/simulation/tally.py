@@ -45,6 +45,11 @@ class Tally:
     peaks: dict[str, dict[str, int]] = attrs.field(factory=dict)
     peak_running: int = 0
 
+    @property
+    def num_done(self) -> int:
+        """Requests that were completed or aborted."""
+        return self.completed + self.aborts.total()
+
     def sample(self, engine: KvEngine, num_running: int) -> None:
         """Keep the highest counts."""
         self.peak_running = max(self.peak_running, num_running)

@@ -1,0 +1,163 @@
+"""The outcome of a simulation for people, as a table, and for machines, as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvlife.invariants import Finding
+from kvlife.simulation import SimulationOutcome
+
+
+def as_json(outcome: SimulationOutcome) -> dict[str, object]:
+    """The object of `kvlife simulate --json`; the digest is 16 hexadecimal digits."""
+    tally, stats = outcome.tally, outcome.stats
+    return {
+        "requests": tally.requests,
+        "completed": tally.completed,
+        "prompt_tokens": tally.prompt_tokens,
+        "hit_tokens": tally.hit_tokens,
+        "resumed_hit_tokens": tally.resumed_hit_tokens,
+        "session_tokens": tally.session_tokens,
+        "prefill_tokens": tally.prefill_tokens,
+        "output_tokens": tally.output_tokens,
+        "drafted_tokens": tally.drafted_tokens,
+        "accepted_tokens": tally.accepted_tokens,
+        "evicted_pages": stats.evicted_pages,
+        "retractions": tally.retractions,
+        "aborts": tally.aborts.total(),
+        "aborts_by_place": dict(sorted(tally.aborts.items())),
+        "sessions": tally.sessions,
+        "session_turns": tally.session_turns,
+        "session_rewinds": tally.rewinds,
+        "sessions_closed": tally.sessions_closed,
+        "sessions_closed_for_room": tally.sessions_closed_for_room,
+        "steps": tally.steps,
+        "peak_pages": tally.peaks,
+        "peak_running": tally.peak_running,
+        "refusals": dict(stats.refusals),
+        "events": stats.events,
+        "violations": [_finding_as_json(finding) for finding in outcome.findings],
+        "checked": stats.checked["events"],
+        "checked_rows": stats.checked["rows"],
+        "checked_pages": stats.checked["pages"],
+        "audits": outcome.audits,
+        "not_checked": list(stats.not_checked),
+        "log_bytes": stats.log_bytes,
+        "digest": f"{outcome.digest:016x}",
+        "virtual_seconds": outcome.virtual_ns / 1e9,
+        "seconds": round(outcome.seconds, 3),
+        "engine_seconds": round(_engine_seconds(outcome), 3),
+        "check_seconds": round(stats.check_ns / 1e9, 3),
+        "log_seconds": round(stats.log_ns / 1e9, 3),
+    }
+
+
+def _finding_as_json(finding: Finding) -> dict[str, object]:
+    return {
+        "id": finding.id,
+        "seq": finding.seq,
+        "event": None if finding.event is None else type(finding.event).__name__,
+        "evidence": dict(finding.evidence),
+        "also": {name: dict(evidence) for name, evidence in finding.also.items()},
+        "applied": finding.applied,
+        "after_first": finding.after_first,
+    }
+
+
+def _engine_seconds(outcome: SimulationOutcome) -> float:
+    """Time in commands alone; the audit at the very end counts with the checks."""
+    rest_ns = outcome.engine_ns - outcome.stats.check_ns - outcome.stats.log_ns
+    return max(rest_ns, 0) / 1e9
+
+
+def print_report(console: Console, outcome: SimulationOutcome, log: Path | None) -> None:
+    """Print the summary, and what was checked and found."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for name, value, note in _lines(outcome, log):
+        table.add_row(name, value, note)
+    console.print(table)
+    for style, line in _verdict(outcome):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def _lines(outcome: SimulationOutcome, log: Path | None) -> Iterator[tuple[str, str, str]]:
+    yield from _work_lines(outcome)
+    yield from _cache_lines(outcome)
+    stats = outcome.stats
+    per_second = round(stats.events / outcome.seconds) if outcome.seconds > 0 else 0
+    yield "events", f"{stats.events:,}", f"{per_second:,} a second"
+    if log is not None:
+        yield "log bytes", f"{stats.log_bytes:,}", f"before compression, in {log}"
+    yield "digest", f"{outcome.digest:016x}", ""
+    yield (
+        "time",
+        f"{outcome.seconds:.1f} s",
+        f"{_engine_seconds(outcome):.1f} s in the engine, {stats.check_ns / 1e9:.1f} s in checks,"
+        f" {stats.log_ns / 1e9:.1f} s in the log",
+    )
+
+
+def _work_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
+    tally = outcome.tally
+    yield "requests", f"{tally.requests:,}", f"{tally.completed:,} completed"
+    yield "steps", f"{tally.steps:,}", f"{outcome.virtual_ns / 1e9:,.1f} s of virtual time"
+    rate = tally.hit_tokens / tally.prompt_tokens if tally.prompt_tokens else 0.0
+    yield "prompt tokens", f"{tally.prompt_tokens:,}", f"{tally.prefill_tokens:,} computed"
+    yield "hit tokens", f"{tally.hit_tokens:,}", f"{rate:.2%} of the prompts"
+    yield "output tokens", f"{tally.output_tokens:,}", ""
+    if tally.drafted_tokens:
+        share = tally.accepted_tokens / tally.drafted_tokens
+        yield "drafted tokens", f"{tally.drafted_tokens:,}", f"{share:.1%} accepted"
+    places = ", ".join(f"{num} {place}" for place, num in sorted(tally.aborts.items()))
+    yield "aborts", f"{tally.aborts.total():,}", places
+    yield (
+        "sessions",
+        f"{tally.sessions:,}",
+        f"{tally.session_turns:,} later turns kept {tally.session_tokens:,} tokens,"
+        f" {tally.rewinds:,} rewound; {tally.sessions_closed_for_room:,} closed for room",
+    )
+
+
+def _cache_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
+    tally = outcome.tally
+    yield "evicted pages", f"{outcome.stats.evicted_pages:,}", ""
+    yield (
+        "retractions",
+        f"{tally.retractions:,}",
+        f"{tally.resumed_hit_tokens:,} tokens found again",
+    )
+    yield "peak running", f"{tally.peak_running:,}", "sampled"
+    for space, states in tally.peaks.items():
+        for state, num in states.items():
+            if state != "RESERVED":
+                yield f"peak {state}", f"{num:,}", f"pages of space {space}, sampled"
+
+
+def _verdict(outcome: SimulationOutcome) -> Iterator[tuple[str, str]]:
+    checked = outcome.stats.checked
+    if not checked["events"] and not outcome.audits:
+        yield "bold yellow", "checked NOTHING: this run proves nothing"
+    else:
+        yield (
+            "",
+            f"checked {checked['events']:,} events, {checked['rows']:,} rows,"
+            f" {checked['pages']:,} pages, {outcome.audits:,} audits",
+        )
+    for line in outcome.stats.not_checked:
+        yield "dim", f"not checked: {line}"
+    if not outcome.findings:
+        yield "green", "no violation found"
+    for finding in outcome.findings:
+        event = "an audit" if finding.event is None else type(finding.event).__name__
+        yield "bold red", f"violation: {finding.id} at seq {finding.seq}, by {event}"
+        yield "red", f"  {finding.sentence}"
+        for name, value in finding.evidence.items():
+            yield "", f"  {name}: {value}"
