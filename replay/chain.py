@@ -1,4 +1,4 @@
-"""How a violation came about: the events that put the pages and rows of its evidence where they are.
+"""How a violation came about: the events that put pages and rows where its evidence finds them.
 
 The log is folded once more, without checks, from snapshots back to where each page was last taken
 and each row last bound; the events that touched them on the way are the chain.
@@ -133,9 +133,7 @@ def _starts(run: LogRun, stop: int) -> list[int]:
     return sorted(known)
 
 
-def _watches(
-    run: LogRun, found: Found, culprit: Recorded | None
-) -> list[PageWatch | RowWatch]:
+def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWatch | RowWatch]:
     pages: dict[tuple[int, int], None] = {}
     rows: dict[int, None] = {}
     for evidence in (found.evidence, *found.also.values()):
@@ -146,6 +144,7 @@ def _watches(
             rows.update(dict.fromkeys(_ints(evidence.get(name))))
         if pages and rows:
             break
+    rows.update(dict.fromkeys(found.rows))
     if culprit is not None:
         row = getattr(culprit.event, "row", None)
         if isinstance(row, int):

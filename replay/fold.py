@@ -10,8 +10,12 @@ from kvlife.config import Layout, compile_layout, refuse_beyond_memory
 from kvlife.errors import ConfigError, EventError
 from kvlife.events import Recorded, Resized, Violated, check_structure
 from kvlife.invariants import Checker, Finding
-from kvlife.ledger import Ledger, derive
+from kvlife.ledger import Change, Ledger, derive
 from kvlife.replay.outcome import MAX_KEPT, Difference, Found
+from kvlife.replay.touches import rows_naming
+
+# Events that are looked at before anything else is done with them.
+_RARE = (Resized, Violated)
 
 
 class Fold:
@@ -19,13 +23,19 @@ class Fold:
 
     The order is the live observer's: guard, apply, post-check, and an audit where one is due. A
     violation under the policy raise ends the fold, before its event is applied where a guard found
-    it. `ended` says that the run is over, `stopped` that the replay ended it and not the log,
-    `digest` the state's digest where the log ended it.
+    it. The header names the policies; where it is silent about one (it is not `declared`), the fold
+    goes on where the log does.
+
+    `ended` says that the run is over, `stopped` that the replay ended it and not the log, and
+    `digest` is that of the state where the log ended it.
     """
 
-    def __init__(self, ledger: Ledger, checker: Checker) -> None:
+    def __init__(
+        self, ledger: Ledger, checker: Checker, declared: frozenset[str] = frozenset()
+    ) -> None:
         """Start from the state of `ledger`."""
         self.checker = checker
+        self.declared = declared
         self.num_events = 0
         self.found: list[Found] = []
         self.differences: list[Difference] = []
@@ -34,6 +44,7 @@ class Fold:
         self.stopped = False
         self.digest: int | None = None
         self._here: list[str] = []
+        self._went_on = False
         self.start_from(ledger)
 
     def start_from(self, ledger: Ledger) -> None:
@@ -43,22 +54,24 @@ class Fold:
         # size by now, they are held to that as well.
         self._checks_structure = ledger.layout != compile_layout(ledger.config)
 
-    def group(self, group: Sequence[Recorded], recorded: Violated | None) -> bool:
+    def group(self, group: Sequence[Recorded], recorded: Violated | None, *, went_on: bool) -> bool:
         """Fold one group, and say whether the run goes on behind it.
 
-        `recorded` is what the log itself says was violated in this group, and ended the run.
+        `recorded` is what the log itself says was violated in this group, and ended the run;
+        `went_on` that the log shows the run to have gone on behind the group.
         Raises `EventError`, naming the seq, where an event does not fit the pools.
         """
         ledger, checker = self.ledger, self.checker
         last = -1 if recorded is None else recorded.seq
         self._here.clear()
+        self._went_on = went_on
         for item in group:
             event, seq = item.event, item.seq
-            if self._checks_structure or type(event) is Resized:
-                self._check_structure(item)
+            if self._checks_structure or type(event) in _RARE:
+                self._look_at(item)
             change = derive(ledger, event)
             found = checker.guard(ledger, event, change, seq)
-            if found is not None and self._take_up(found, item, recorded):
+            if found is not None and self._take_up(found, item, recorded, change):
                 return False
             if seq == last and recorded is not None and not recorded.applied:
                 self._end_as(recorded)
@@ -78,11 +91,11 @@ class Fold:
                     return False
         return not self.ended
 
-    def audit(self, step: int) -> None:
+    def audit(self, step: int, *, went_on: bool) -> None:
         """Recount the whole state at the end of the log."""
         for found in self.checker.audit(self.ledger):
-            self._keep(found, step)
-            if self.checker.policy_of(found.id) == "raise":
+            self._keep(found, step, applied=True)
+            if self._must_stop(found.id, went_on=went_on):
                 self.ended = self.stopped = True
                 return
 
@@ -92,29 +105,41 @@ class Fold:
         self._look_closer(recorded, step)
         self._end_as(recorded)
 
-    def unmatched(self, recorded: Violated, seq: int) -> None:
-        """The log names a violation at a place that ends no run: say so where it was not found."""
-        if any(item.id == recorded.invariant and item.seq == recorded.seq for item in self.found):
-            return
-        self._differ(recorded, f"recorded at seq {seq}, where it does not end the run")
-
-    def _take_up(self, found: Finding, item: Recorded, recorded: Violated | None) -> bool:
-        """Keep a finding; True where it ends the fold."""
-        self._keep(found, item.step)
-        if self.checker.policy_of(found.id) != "raise":
-            return False
+    def _take_up(
+        self,
+        found: Finding,
+        item: Recorded,
+        recorded: Violated | None,
+        change: Change | None = None,
+    ) -> bool:
+        """Keep a finding; True where it ends the fold. A guard's comes with the change."""
+        applied = change is None
+        rows = () if change is None else rows_naming(self.ledger, change, found.evidence)
         if recorded is not None and recorded.seq == item.seq:
-            if recorded.applied and not found.applied:
-                return False
-            self._end_as(recorded)
-        else:
+            stops = self._must_stop(found.id, went_on=False)
+            # What the run applied before it found fault is applied here too.
+            stops = stops and (applied or not recorded.applied)
+            self._keep(found, item.step, applied=applied or not stops, rows=rows)
+            if stops:
+                self._end_as(recorded)
+            return stops
+        stops = self._must_stop(found.id, went_on=recorded is not None or self._went_on)
+        self._keep(found, item.step, applied=applied or not stops, rows=rows)
+        if stops:
             self.ended = self.stopped = True
-        return True
+        return stops
 
-    def _keep(self, found: Finding, step: int) -> None:
+    def _must_stop(self, name: str, *, went_on: bool) -> bool:
+        if self.checker.policy_of(name) != "raise":
+            return False
+        return name in self.declared or not went_on
+
+    def _keep(
+        self, found: Finding, step: int, *, applied: bool, rows: tuple[int, ...] = ()
+    ) -> None:
         self._here.append(found.id)
         if len(self.found) < MAX_KEPT:
-            self.found.append(Found.of(found, step))
+            self.found.append(Found.of(found, step, applied=applied, rows=rows))
 
     def _audit(self, item: Recorded, recorded: Violated | None) -> bool:
         return any(
@@ -126,7 +151,7 @@ class Fold:
         if recorded.invariant not in self._here and self._looks_for(recorded.invariant):
             for found in self.checker.audit(self.ledger):
                 if found.id not in self._here:
-                    self._keep(found, step)
+                    self._keep(found, step, applied=True)
 
     def _end_as(self, recorded: Violated) -> None:
         """The run ended here: hold what was found against what it recorded."""
@@ -153,7 +178,13 @@ class Fold:
         """Whether the rest of a group that ended the run is folded nevertheless."""
         return bool(self._here) and self.checker.policy_of(recorded.invariant) != "raise"
 
-    def _check_structure(self, item: Recorded) -> None:
+    def _look_at(self, item: Recorded) -> None:
+        """Refuse an event that does not fit the pools as they are by now."""
+        recorded = item.event
+        if isinstance(recorded, Violated) and not any(
+            found.id == recorded.invariant and found.seq == recorded.seq for found in self.found
+        ):
+            self._differ(recorded, f"recorded at seq {item.seq}, where the run goes on")
         try:
             check_structure(item.event, self.ledger.layout)
             if isinstance(item.event, Resized):

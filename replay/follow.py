@@ -53,18 +53,17 @@ class Follower:
         self._step = 0
         self._reported = 0
         self._marks = deque(seq for seq in run.snapshots if part.start < seq <= part.stop)
-        self._fold = Fold(self._ledger_at(part.start), checker)
+        declared = frozenset(run.header.policies)
+        self._fold = Fold(self._ledger_at(part.start), checker, declared)
         self._next_seq = part.start
 
     def follow(self) -> PartOutcome:
         """Replay the part; raises `LogError` or `EventError` for a log that cannot be followed."""
         groups = self.run.groups(self.part.start)
-        num_groups = 0
-        for group, following in _with_next(groups):
+        for number, (group, following) in enumerate(_with_next(groups)):
             if group[0].seq >= self.part.stop:
                 break
-            num_groups += 1
-            if num_groups % GROUPS_PER_REPORT == 0:
+            if number % GROUPS_PER_REPORT == 0:
                 self._report()
             if self._take(group, following):
                 self._see_what_follows(following, groups)
@@ -88,7 +87,11 @@ class Follower:
         try:
             if self.run.unknown:
                 _refuse_unknown(group)
-            goes_on = fold.group(group, _recorded_end(group, following))
+            goes_on = fold.group(
+                group,
+                _recorded_end(group, following),
+                went_on=following is not None or self.run.closed is not None,
+            )
         except EventError as error:
             if not self.salvage:
                 raise
@@ -101,16 +104,18 @@ class Follower:
         """A recorded violation whose event was not in the group before it."""
         recorded = group[0].event
         assert isinstance(recorded, Violated)  # the caller looked
-        if len(group) == 1 and following is None:
-            self._fold.ended_by(recorded, group[0].step)
-            return True
-        self._fold.unmatched(recorded, group[0].seq)
-        return False
+        if len(group) > 1 or following is not None:
+            return False
+        self._fold.ended_by(recorded, group[0].step)
+        return True
 
     def _see_what_follows(self, following: Group | None, groups: Iterator[Group]) -> None:
         """Behind the end of a run stands the record of its violation, and nothing else."""
         if self._fold.stopped:
-            if following is not None and not _is_violated(following):
+            if following is not None and _is_violated(following):
+                recorded = following[0].event
+                self._notes.append(f"the run itself recorded {recorded}")
+            elif following is not None:
                 self._notes.append(
                     f"the run itself went on to seq {self.run.next_seq - 1};"
                     " --collect replays all of it"
@@ -223,7 +228,7 @@ class Follower:
         if self.part.last and not self._lost:
             self._at_end = self._next_seq == self.run.next_seq
             if self.checker.level != "off":
-                fold.audit(self._step)
+                fold.audit(self._step, went_on=self.run.closed is not None)
 
     def _report(self) -> None:
         done = self._fold.num_events

@@ -1,4 +1,4 @@
-"""What a replay found: records that are plain, so that they pass between processes and into JSON."""
+"""What a replay found, as plain records that pass between processes and into JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MAX_KEPT = 1000
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """A violation that the replay found; `event` is the kind of the event, None for an audit."""
+    """A violation that the replay found; `event` is the kind of the event, None for an audit.
+
+    `rows` are those for which the event names the pages of the evidence.
+    """
 
     id: str
     sentence: str
@@ -26,10 +29,11 @@ class Found:
     also: Mapping[str, Mapping[str, object]]
     applied: bool
     after_first: bool
+    rows: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, finding: Finding, step: int) -> Found:
-        """The plain form of what a checker reports."""
+    def of(cls, finding: Finding, step: int, *, applied: bool, rows: tuple[int, ...] = ()) -> Found:
+        """The plain form of what a checker reports; `applied` is what the replay then did."""
         return cls(
             id=finding.id,
             sentence=finding.sentence,
@@ -38,8 +42,9 @@ class Found:
             event=None if finding.event is None else type(finding.event).__name__,
             evidence=dict(finding.evidence),
             also={name: dict(evidence) for name, evidence in finding.also.items()},
-            applied=finding.applied,
+            applied=applied,
             after_first=finding.after_first,
+            rows=rows,
         )
 
 
@@ -113,7 +118,10 @@ class PartOutcome:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What the replay of a log found; `digest_ok` is None where nothing could be compared."""
+    """What the replay of a log found; `digest_ok` is None where nothing could be compared.
+
+    `compared` says that the final state was held against the digest of the log's end mark.
+    """
 
     path: str
     first_seq: int
@@ -131,6 +139,7 @@ class Outcome:
     digest: int | None
     digest_ok: bool | None
     closed: bool
+    compared: bool
     stopped: bool
     lost: str
     jobs: int
@@ -175,6 +184,4 @@ def _join(left: PartOutcome, right: PartOutcome) -> PartOutcome:
 
 def _in_order(found: tuple[Found, ...]) -> tuple[Found, ...]:
     """Each part took its own first violation for the first of all."""
-    return tuple(
-        attrs.evolve(item, after_first=number > 0) for number, item in enumerate(found)
-    )
+    return tuple(attrs.evolve(item, after_first=number > 0) for number, item in enumerate(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import pairwise
 
 import attrs
 
@@ -70,5 +71,5 @@ def split(part: Part, snapshots: list[int], num_parts: int) -> list[Part]:
     bounds = [part.start, *sorted(set(cuts)), part.stop]
     return [
         Part(start=low, stop=high, last=high == part.stop and part.last)
-        for low, high in zip(bounds, bounds[1:], strict=False)
+        for low, high in pairwise(bounds)
     ]

@@ -1,4 +1,4 @@
-"""`kvlife replay`: run a log again under the checker, and compare its state with the recorded one."""
+"""`kvlife replay`: run a log again under the checker, and compare its state with the log's."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def replay(
     ignore: Annotated[
         tuple[str, ...], Parameter(help="An invariant that is not checked; may stand repeatedly.")
     ] = (),
-    check: Annotated[
-        str, Parameter(help="What is checked: event, step, sample or off.")
-    ] = "event",
+    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event",
     jobs: Annotated[int, Parameter(help="Processes that share the log between snapshots.")] = 1,
     salvage: Annotated[
         bool,

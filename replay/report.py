@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 from rich.console import Console
 from rich.text import Text
 
@@ -23,7 +24,7 @@ def as_json(outcome: Outcome, chain: Chain | None, seconds: float) -> dict[str, 
         "next_seq": outcome.next_seq,
         "violations": [_found_as_json(item) for item in outcome.found],
         "num_violations": dict(outcome.num_found),
-        "chain": [] if chain is None else [_link_as_json(chain, idx) for idx in _indices(chain)],
+        "chain": [] if chain is None else [attrs.asdict(link) for link in chain.links],
         "checked": outcome.checked.events,
         "checked_rows": outcome.checked.rows,
         "checked_pages": outcome.checked.pages,
@@ -33,33 +34,13 @@ def as_json(outcome: Outcome, chain: Chain | None, seconds: float) -> dict[str, 
         "digest_ok": outcome.digest_ok,
         "closed": outcome.closed,
         "snapshots": outcome.num_snapshots,
-        "differences": [
-            {"kind": item.kind, "seq": item.seq, "text": item.text} for item in outcome.differences
-        ],
-        "holes": [
-            {"first_seq": hole.first_seq, "next_seq": hole.next_seq, "why": hole.why}
-            for hole in outcome.holes
-        ],
+        "differences": [attrs.asdict(difference) for difference in outcome.differences],
+        "holes": [attrs.asdict(hole) for hole in outcome.holes],
         "lost": outcome.lost or None,
         "notes": list(outcome.notes),
         "jobs": outcome.jobs,
         "seconds": round(seconds, 3),
         "events_per_second": _rate(outcome, seconds),
-    }
-
-
-def _indices(chain: Chain) -> range:
-    return range(len(chain.links))
-
-
-def _link_as_json(chain: Chain, idx: int) -> dict[str, object]:
-    link = chain.links[idx]
-    return {
-        "seq": link.seq,
-        "step": link.step,
-        "event": link.event,
-        "where": link.where,
-        "text": link.text,
     }
 
 
@@ -80,17 +61,13 @@ def _rate(outcome: Outcome, seconds: float) -> int:
     return round(outcome.num_events / seconds) if seconds > 0 else 0
 
 
-def print_report(
-    console: Console, outcome: Outcome, chain: Chain | None, seconds: float
-) -> None:
+def print_report(console: Console, outcome: Outcome, chain: Chain | None, seconds: float) -> None:
     """Print what was replayed, checked and found."""
     for style, line in _lines(outcome, chain, seconds):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _lines(
-    outcome: Outcome, chain: Chain | None, seconds: float
-) -> Iterator[tuple[str, str]]:
+def _lines(outcome: Outcome, chain: Chain | None, seconds: float) -> Iterator[tuple[str, str]]:
     yield "bold", f"replay of {outcome.path}"
     yield "", _what(outcome, seconds)
     yield from _what_is_missing(outcome)
@@ -119,16 +96,11 @@ def _what_is_missing(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if not outcome.closed:
         yield "yellow", "note        the run was not closed (killed or still running)"
     for hole in outcome.holes:
-        yield (
-            "yellow",
-            f"hole        seqs {hole.first_seq} to {hole.next_seq - 1} were not replayed:"
-            f" {hole.why}",
-        )
+        seqs = f"seqs {hole.first_seq} to {hole.next_seq - 1}"
+        yield "yellow", f"hole        {seqs} were not replayed: {hole.why}"
     if outcome.lost:
-        yield (
-            "yellow",
-            f"hole        nothing from seq {outcome.next_seq} on was replayed: {outcome.lost}",
-        )
+        seqs = f"nothing from seq {outcome.next_seq} on"
+        yield "yellow", f"hole        {seqs} was replayed: {outcome.lost}"
     for note in outcome.notes:
         yield "yellow", f"note        {note}"
 
@@ -138,11 +110,9 @@ def _what_was_checked(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if not checked.events and not checked.audits:
         yield "bold yellow", "checked     NOTHING: this replay shows no more than digests do"
     else:
-        yield (
-            "",
-            f"checked     {checked.events:,} events, {checked.rows:,} rows,"
-            f" {checked.pages:,} pages, {checked.audits:,} audits",
-        )
+        counts = (checked.events, checked.rows, checked.pages, checked.audits)
+        named = zip(counts, ("events", "rows", "pages", "audits"), strict=True)
+        yield "", "checked     " + ", ".join(f"{count:,} {name}" for count, name in named)
     for line in outcome.names_off:
         yield "dim", f"not checked {line}"
 
@@ -154,9 +124,8 @@ def _what_was_compared(outcome: Outcome) -> tuple[str, str]:
         return "", f"digest      {digest}compared with nothing; {snapshots}"
     if not outcome.digest_ok:
         return "bold red", f"digest      {digest}NOT as recorded; {snapshots}"
-    if outcome.closed and outcome.next_seq == outcome.log_next_seq:
-        return "green", f"digest      {digest}as recorded; {snapshots}"
-    return "green", f"digest      {digest}of no end mark; {snapshots}"
+    recorded = "as recorded" if outcome.compared else "compared with no end mark"
+    return "green", f"digest      {digest}{recorded}; {snapshots}"
 
 
 def _violations(outcome: Outcome, first: Found) -> Iterator[tuple[str, str]]:

@@ -135,7 +135,7 @@ def _outcome(
     recorded = None if run.closed is None else run.closed.digest
     compared = recorded is not None and followed.at_end
     if compared and followed.digest != recorded:
-        text = f"the final state has the digest {followed.digest:016x}, the log says {recorded:016x}"
+        text = f"the final digest is {followed.digest:016x}, the log says {recorded:016x}"
         differences.append(Difference(kind="digest", seq=followed.next_seq, text=text))
     wrong = any(difference.kind in ("snapshot", "digest") for difference in differences)
     partly = run.closed is None or settings.last_seq is not None
@@ -157,6 +157,7 @@ def _outcome(
         digest=followed.digest,
         digest_ok=False if wrong else (True if agreed else None),
         closed=run.closed is not None,
+        compared=compared,
         stopped=followed.stopped,
         lost=followed.lost,
         jobs=jobs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -25,6 +25,7 @@ from kvlife.events import (
     Unpinned,
     WindowEvicted,
 )
+from kvlife.invariants.effect import holder_of
 from kvlife.ledger import Change, Ledger, PageState, RowState
 from kvlife.ledger.spans import indices
 
@@ -117,17 +118,8 @@ class PageWatch:
         for group in ledger.layout.groups:
             if group.space_idx != self.space_idx:
                 continue
-            for pages, at in (
-                (change.taken, change.taken_at),
-                (change.joined, change.joined_at),
-                (change.gone, change.gone_at),
-            ):
-                if pages is None or at is None:
-                    continue
-                where = np.flatnonzero(pages[group.idx] == self.page)
-                spots = indices(at[group.idx])
-                for spot in spots[where[where < spots.size]].tolist():
-                    yield _as_entry(ledger, group, spot)
+            for spot in _spots_of(change, group, self.page):
+                yield _as_entry(ledger, group, spot)
 
     def _look(self, ledger: Ledger) -> _PageFacts:
         space, page = ledger.spaces[self.space_idx], self.page
@@ -232,13 +224,28 @@ class RowWatch:
             yield f"with {len(event.rows) - 1} other rows"
 
 
-def holder_of(ledger: Ledger, row: int) -> str:
-    """Who holds a row: request, session, both, or its state."""
-    rid, session = ledger.rows.rid[row], ledger.rows.session[row]
-    named = [] if rid is None else [f"request {rid}"]
-    if session is not None:
-        named.append(f"session {session}")
-    return " of ".join(named) or RowState(int(ledger.rows.state[row])).name
+def rows_naming(ledger: Ledger, change: Change, evidence: Mapping[str, object]) -> tuple[int, ...]:
+    """The first few rows to which an event gives, or from which it takes, the evidence's pages."""
+    pages = evidence.get("pages")
+    rows: dict[int, None] = {}
+    for page in pages[:4] if isinstance(pages, list) else ():
+        for group in ledger.layout.groups:
+            for spot in _spots_of(change, group, page):
+                rows[spot // group.table_width] = None
+    return tuple(rows)[:4]
+
+
+def _spots_of(change: Change, group: GroupLayout, page: int) -> Iterator[int]:
+    """The table entries of a group that a page comes to, or leaves."""
+    for pages, at in (
+        (change.taken, change.taken_at),
+        (change.joined, change.joined_at),
+        (change.gone, change.gone_at),
+    ):
+        if pages is not None and at is not None:
+            where = np.flatnonzero(pages[group.idx] == page)
+            spots = indices(at[group.idx])
+            yield from spots[where[where < spots.size]].tolist()
 
 
 def ladder_of(ledger: Ledger, row: int) -> str:
