@@ -11,6 +11,7 @@ from kvlife.prefix.layout import IndexLayout, Pages
 from kvlife.prefix.results import Position
 
 PAGE_BYTES = 4
+LARGE_BYTES = 65536
 
 Part = tuple[int, int, int]
 """A piece of a path: a node and the half-open range of its units that belong to the path."""
@@ -92,11 +93,15 @@ class NodeStore:
             offset = self.capacity(node) * unit + lo * width
             flat = np.frombuffer(bodies[node], np.int32, (hi - lo) * width // 4, offset)
             return flat.reshape(-1, self.layout.full_stride)
-        pieces = []
+        # Copied pieces of a large answer would double what it takes for a moment: the allocator
+        # then gives memory back at every call, and every call pays for its page faults.
+        is_large = sum(hi - lo for _, lo, hi in parts) * width > LARGE_BYTES
+        pieces: list[bytes | memoryview] = []
         for node, lo, hi in parts:
             body = bodies[node]
             offset = len(body) // (unit + width) * unit
-            pieces.append(body[offset + lo * width : offset + hi * width])
+            source = memoryview(body) if is_large else body
+            pieces.append(source[offset + lo * width : offset + hi * width])
         return np.frombuffer(b"".join(pieces), np.int32).reshape(-1, self.layout.full_stride)
 
     def window_lane(self, parts: Sequence[Part]) -> Pages:
