@@ -66,6 +66,7 @@ class Observer:
         self._pools = pools
         self._clock = clock
         self._closed = ""
+        self._index_due = False
         self._unchecked = self.checker.level == "off"
         self._thread = threading.get_ident()
         self._fork = _forks[0]
@@ -135,7 +136,7 @@ class Observer:
     def audit(self) -> list[Finding]:
         """Recount the whole state now; what is found goes the way of the policy."""
         self._enter()
-        return self._audit()
+        return self._audit(self.index)
 
     def stats(self) -> Stats:
         """Counts of everything, in one frozen record."""
@@ -147,7 +148,7 @@ class Observer:
             return
         self._enter()
         if self.checker.level != "off":
-            self._audit()
+            self._audit(self.index)
         self._end("the engine was closed")
 
     def _end(self, why: str) -> None:
@@ -168,6 +169,9 @@ class Observer:
 
     def _record(self, events: Sequence[Event], changes: Sequence[Change | None] = ()) -> None:
         """Append a group to the log, then check and fold each event."""
+        if self._index_due:
+            self._index_due = False
+            self._audit(self.index)
         first, now = self.next_seq, 0
         if self._log is not None:
             now = self._clock()
@@ -208,7 +212,9 @@ class Observer:
         if self._pools is not None:
             self._apply_to_pools(event, change)
         if checker.due(seq, self.step, event):
-            self._audit()
+            # The prefix index follows once the whole group is folded, so it waits for the next one.
+            self._audit(None)
+            self._index_due = self.index is not None
 
     def _apply_to_pools(self, event: Event, change: Change) -> None:
         assert self._pools is not None  # the caller looked
@@ -218,9 +224,9 @@ class Observer:
             self._end(f"the pools failed: {error!r}")
             raise
 
-    def _audit(self) -> list[Finding]:
+    def _audit(self, index: PrefixIndex | None) -> list[Finding]:
         begun = perf_counter_ns()
-        findings = self.checker.audit(self.ledger, self.index)
+        findings = self.checker.audit(self.ledger, index)
         self.check_ns += perf_counter_ns() - begun
         for found in findings:
             self._handle(found, found.event, applied=True)
