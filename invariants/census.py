@@ -47,7 +47,9 @@ class Asked:
 class Census:
     """The state counted from its rows up; what a column says is held against it by the audits."""
 
-    def __init__(self, ledger: Ledger, index: IndexPages | None = None, *, idle: bool = False) -> None:
+    def __init__(
+        self, ledger: Ledger, index: IndexPages | None = None, *, idle: bool = False
+    ) -> None:
         """Nothing is counted until it is asked for; `idle` says that nothing should be held."""
         self.ledger = ledger
         self.index = index

@@ -216,7 +216,7 @@ class Checker:
         )
 
     def names_off(self) -> tuple[str, ...]:
-        """What was not checked, and why: the level, ids ignored, and what cannot be checked here."""
+        """What was not checked, and why: level, ids ignored, and what cannot be checked here."""
         lines = []
         if self.level == "off":
             lines.append("level off: no event is checked, and no audit made")

@@ -85,7 +85,9 @@ def pinned_page_freed(effect: Effect) -> Evidence | None:
             why = "a page is handed out while it is pinned"
     for space_idx, pages in lists:
         space = effect.ledger.spaces[space_idx]
-        held = (space.pins[pages] > 0) | (space.state[pages] == PageState.QUARANTINED)
+        # A FREE page with a pin was pinned in error, and that was the event to blame.
+        held = (space.pins[pages] > 0) & (space.state[pages] != PageState.FREE)
+        held |= space.state[pages] == PageState.QUARANTINED
         if held.any():
             pins = _pins_on(effect, space_idx, pages[held])
             return effect.page_evidence(space_idx, pages[held], why=why, pins_held=pins)
@@ -205,6 +207,7 @@ def _under_write(effect: Effect, low_len: I64, high_len: I64) -> Evidence | None
         pages = pages_between(effect, group, low_len, high_len)
         for pin_id, pin in writers.items():
             hit = pages[np.isin(pages, pin.pages)] if pin.group == group.idx else pages[:0]
+            hit = hit[effect.space_of(group).pins[hit] > 0]
             if hit.size:
                 return effect.page_evidence(
                     group.space_idx,

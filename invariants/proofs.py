@@ -106,7 +106,7 @@ class Proofs:
         # Lengths that do not shrink stay above committed if they were, so that is not gathered.
         if 1 in (new > self._capacity).tobytes() or 1 in (new < change.old_allocated).tobytes():
             return False
-        if event.evicted_len is not None and not _cursors_stay(ledger, index, event.evicted_len):
+        if event.evicted_len is not None and not _skips_well(ledger, event, change):
             return False
         return change.taken_at is not None and takes_free(ledger, event.pages, change.taken_at)
 
@@ -190,15 +190,19 @@ class Proofs:
 
     def _writable(self, ledger: Ledger, event: Allocated | RolledBack, change: Change) -> bool:
         """Whether [committed, allocated) of the rows lies on pages that they alone have."""
-        index = change.index
-        if index is None or not len(index):
-            return True
+        index, end = change.index, event.allocated_len
+        if index is None:
+            return False
         lane = ledger.rows.lane(index)
         start = lane.committed
         if ledger.layout.scheduled:
             start = np.maximum(start, ledger.rows.protected.take(index))
-        last = event.allocated_len - 1
+        some = start < end
+        whole = 0 not in some.tobytes()
+        if not whole:
+            index, start, end = index[some], start[some], end[some]
         tails = []
+        last = end - 1
         try:
             for group in ledger.layout.groups:
                 at = _last_entries(ledger, group, index, last)
@@ -210,7 +214,8 @@ class Proofs:
         except IndexError:
             # Lengths or pages beyond their tables, after a fault let pass: the guards are asked.
             return False
-        self._tails.keep(lane, tails)
+        if whole:
+            self._tails.keep(lane, tails)
         return True
 
 
@@ -235,14 +240,22 @@ def _rest_alone(ledger: Ledger, group: GroupLayout, index: Index, start: I32, la
         return True
     width = group.table_width
     at = spans_of(ledger.bases_of(index, width), np.clip(low, 0, width), np.clip(high, 0, width))
-    return _alone(ledger, group, ledger.tables[group.idx].take(at))
+    pages = ledger.tables[group.idx].take(at)
+    if group.window is not None:
+        # Positions that a window has skipped have no page.
+        pages = pages[pages != 0]
+    return _alone(ledger, group, pages)
 
 
-def _cursors_stay(ledger: Ledger, index: Index, cursors: tuple[I32, ...]) -> bool:
-    return all(
-        column.take(index).tobytes() == new.tobytes()
-        for column, new in zip(ledger.rows.cursors, cursors, strict=True)
-    )
+def _skips_well(ledger: Ledger, event: Allocated, change: Change) -> bool:
+    """Whether cursors stay, or skip the front of rows that had nothing."""
+    fresh = change.old_allocated == 0
+    for group, new in zip(ledger.layout.window_groups, event.evicted_len or (), strict=True):
+        old = ledger.rows.cursors[_window_idx(group)].take(change.index)
+        skips = fresh & (old <= new) & (new <= event.allocated_len) & (new % group.page_size == 0)
+        if not ((new == old) | skips).all():
+            return False
+    return True
 
 
 def _window_idx(group: GroupLayout) -> int:

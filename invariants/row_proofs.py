@@ -66,6 +66,7 @@ def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
     top = rows.allocated[row] if layout.scheduled else rows.committed[row]
     if not 0 <= old <= new <= top or new % layout.align or not _prefix_may_move(ledger, row):
         return False
+    writers = ledger.pins and any(pin.writes for pin in ledger.pins.values())
     for group in layout.groups:
         size, keys = group.page_size, event.keys[group.idx]
         low = old // size
@@ -87,7 +88,7 @@ def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
         except IndexError:
             # A page beyond a space that was resized in error: the guards are asked.
             return False
-        if ledger.pins and space.pins.take(pages).any():
+        if writers and space.pins.take(pages).any():
             return False
         if not layout.duplicates and not distinct_keys(keys):
             return False
@@ -185,8 +186,7 @@ def _trims(ledger: Ledger, row: int, kept: int, change: Change) -> bool:
     if protected_len > kept:
         return False
     for idx, group in enumerate(ledger.layout.window_groups):
-        same = kept == rows.committed[row]
-        bound = kept if same else transitions.cursor_bound(kept, group.window or 0, group.page_size)
+        bound = transitions.cursor_bound(kept, group.window or 0, group.page_size)
         if rows.cursors[idx, row] > bound:
             return False
     return lets_go_exactly(ledger, change)

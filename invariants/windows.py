@@ -100,13 +100,18 @@ def _skipped(effect: Effect, group: GroupLayout) -> Bools:
 
 
 def _cut(effect: Effect, group: GroupLayout) -> Bools:
-    """A roll-back keeps the window of the new end, or all that is left lies below the floor."""
-    old, _new = _cursors(effect, group)
-    committed, allocated = effect.after.committed, effect.after.allocated
-    lost = (old > _bound(group, committed)) & (committed < effect.before.committed)
-    # Positions that were skipped never had a page: an end among them would lie on none.
-    ends_in_skip = (old > allocated) & (allocated % group.page_size != 0)
-    broken: Bools = (lost | ends_in_skip) & (allocated > effect.before.floor)
+    """A roll-back finds the window of the new end, or what is left lies below the floor.
+
+    The cursor goes back to where that window begins, so what is asked for again must be there:
+
+        0 ... max(floor, new cursor) ... min(old cursor, allocated)
+              [   asked for, and without pages                    )
+    """
+    old, new = _cursors(effect, group)
+    bound = np.minimum(_bound(group, effect.after.committed), new)
+    top = np.minimum(old, effect.after.allocated)
+    broken: Bools = np.maximum(bound, effect.before.floor) < top
+    broken &= old > bound
     return broken
 
 
