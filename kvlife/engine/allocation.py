@@ -15,7 +15,7 @@ from kvlife.errors import BadArgument, BadLength
 from kvlife.events import Allocated, Committed, PageLists, RolledBack
 from kvlife.ledger import EMPTY, Change, derive_allocated
 from kvlife.ledger.change import rows_entries
-from kvlife.ledger.spans import indices, num_at, spans_of
+from kvlife.ledger.spans import num_at, spans_of
 
 I32 = npt.NDArray[np.int32]
 ONE = np.array(1, np.int32)
@@ -114,10 +114,7 @@ class AllocationCommands(EngineCore):
         if new.tobytes() == old.tobytes():
             return
         if ledger.pins:
-            at = rows_entries(ledger, index, old, new, None)
-            for group in ledger.layout.groups:
-                pages = ledger.tables[group.idx][indices(at[group.idx])]
-                self._refuse_written(group.idx, pages, "committed")
+            self._refuse_writing(index, old, new, "committed")
         new.setflags(write=False)
         change = Change(index=index, committed=new, old_committed=old)
         self._record((Committed(rows, new),), (change,))

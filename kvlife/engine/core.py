@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from kvlife import transitions
 from kvlife.engine.batch import Batch
 from kvlife.engine.observer import Observer
 from kvlife.errors import (
@@ -25,6 +26,8 @@ from kvlife.errors import (
 )
 from kvlife.events import Event, Evicted, PageLists, Unpinned
 from kvlife.ledger import EMPTY, PageState, RowState
+from kvlife.ledger.change import rows_entries
+from kvlife.ledger.spans import indices
 from kvlife.prefix import IndexLayout, PageKeys, PrefixIndex, Victims
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from kvlife.pools import Pools
 
 I32 = npt.NDArray[np.int32]
+Index = npt.NDArray[np.intp]
 P = ParamSpec("P")
 R = TypeVar("R")
 Self = TypeVar("Self", bound="EngineCore")
@@ -241,17 +245,14 @@ class EngineCore(Observer):
     def _choose_victims(self, short: list[int], need: Sequence[int]) -> tuple[Victims, ...]:
         """Whole units from leaf tails for spaces with a full group, window pages for the others."""
         groups = self.ledger.layout.groups
-        wanted = [0] * len(groups)
-        leading: set[int] = set()
-        for group in groups:
-            leads = group.window is None and group.space_idx not in leading
-            if leads and short[group.space_idx] > 0:
-                wanted[group.idx] = short[group.space_idx]
-                leading.add(group.space_idx)
         chosen: list[Victims] = []
         left = list(short)
-        if any(wanted):
-            chosen.append(self._index.victims(wanted, self._locked))
+        leading: dict[int, GroupLayout] = {}
+        for group in groups:
+            if group.window is None and short[group.space_idx] > 0:
+                leading.setdefault(group.space_idx, group)
+        if leading:
+            chosen.append(self._leaf_tails(short, leading))
         _subtract(left, chosen, groups)
         for group in groups:
             if group.window is not None and left[group.space_idx] > 0:
@@ -264,6 +265,30 @@ class EngineCore(Observer):
         if max(left) > 0:
             self._refuse_pages(left.index(max(left)), need)
         return tuple(chosen)
+
+    def _leaf_tails(self, short: list[int], leading: dict[int, GroupLayout]) -> Victims:
+        """As few units as give each space what it is short of, or all that can go.
+
+        A unit gives back the pages of all groups of a space, fewer where a window has holes: so
+        the first question takes it for whole, and the next ones ask for what is left.
+        """
+        layout = self.ledger.layout
+        per_unit = [0] * len(short)
+        for group in layout.groups:
+            per_unit[group.space_idx] += layout.align // group.page_size
+        wanted, left = [0] * len(layout.groups), list(short)
+        while True:
+            for idx, lead in leading.items():
+                units = -(-max(left[idx], 0) // per_unit[idx])
+                wanted[lead.idx] += units * (layout.align // lead.page_size)
+            victims = self._index.victims(wanted, self._locked)
+            left = list(short)
+            _subtract(left, [victims], layout.groups)
+            if not any(
+                left[idx] > 0 and victims.pages[lead.idx].size >= wanted[lead.idx]
+                for idx, lead in leading.items()
+            ):
+                return victims
 
     def _refuse_pages(self, space_idx: int, need: Sequence[int]) -> None:
         groups = [g for g in self.ledger.layout.groups if g.space_idx == space_idx]
@@ -292,6 +317,18 @@ class EngineCore(Observer):
         if quarantined:
             held["pinned"] = quarantined
         return held
+
+    def _refuse_writing(self, index: Index, low_len: I32, high_len: I32, what: str) -> None:
+        """Refuse where a pin writes a page that positions [low, high) of these rows lie on."""
+        ledger = self.ledger
+        if not any(pin.writes for pin in ledger.pins.values()):
+            return
+        for group in ledger.layout.groups:
+            # A page that is partly below `low` is touched as well, but not by a row that stays.
+            floored = transitions.page_floor(low_len, group.page_size)
+            low = np.where(low_len < high_len, floored, high_len)
+            at = rows_entries(ledger, index, low, high_len, None)[group.idx]
+            self._refuse_written(group.idx, ledger.tables[group.idx][indices(at)], what)
 
     def _refuse_written(self, group: int, pages: I32, what: str) -> None:
         """Pages under a write pin are not committed, published or dispatched."""

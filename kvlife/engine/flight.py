@@ -35,10 +35,7 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         if self.ledger.pins:
             index = self.ledger.index_of(rows)
             allocated = self.ledger.rows.allocated.take(index)
-            at = rows_entries(self.ledger, index, np.zeros_like(allocated), allocated, None)
-            for group in self.ledger.layout.groups:
-                pages = self.ledger.tables[group.idx][indices(at[group.idx])]
-                self._refuse_written(group.idx, pages, "dispatched")
+            self._refuse_writing(index, np.zeros_like(allocated), allocated, "dispatched")
         self.step = step
         self._record((StepDispatched(step, rows),))
 

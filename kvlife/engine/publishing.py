@@ -145,25 +145,43 @@ class PublishingCommands(EngineCore):
             )
         namespace = self._namespaces.get(int(rows.namespace[row]), b"")
         extent = self._index.extent(tokens, namespace, upto_len=upto)
-        if extent.found_len < protected:
-            raise BadTokens(
-                f"tokens of request {rid!r} differ from what it published at page"
-                f" {extent.found_len // align}: give the tokens that its KV was computed from"
-            )
+        tables = [self._row_table(row, group, upto) for group in self.ledger.layout.groups]
+        self._check_same_tokens(rid, tables, extent, protected)
         if upto == protected:
             return None
-        keys, links, pages = [], [], []
-        for group in self.ledger.layout.groups:
-            held = self._row_table(row, group, upto)
-            pages.append(held)
+        keys, links = [], []
+        for group, held in zip(self.ledger.layout.groups, tables, strict=True):
+            if self.ledger.pins:
+                new = held[protected // group.page_size :]
+                self._refuse_written(group.idx, new, "published")
             keys.append(self._group_keys(group, tokens[:upto], namespace, protected, held))
             links.append(_rebinds(group, held, extent, protected))
         return Publication(
             Protected(row, upto, tuple(keys), np.concatenate(links)),
             extent,
             tokens[:upto],
-            tuple(pages),
+            tuple(tables),
         )
+
+    def _check_same_tokens(
+        self, rid: str, tables: list[I32], extent: Extent, protected: int
+    ) -> None:
+        """The pages that these tokens have in the index are those that the row has published."""
+        for group, held in zip(self.ledger.layout.groups, tables, strict=True):
+            published = held[: protected // group.page_size]
+            found = extent.pages[group.idx][: published.size]
+            if found.tobytes() == published.tobytes():
+                continue
+            there = np.zeros_like(published)
+            there[: found.size] = found
+            # Of what a window has let go, only the caller knows the tokens.
+            differing = np.flatnonzero((published != 0) & (there != published))
+            if differing.size:
+                raise BadTokens(
+                    f"tokens of request {rid!r} differ from what it published at token"
+                    f" {int(differing[0]) * group.page_size} or soon after: give the tokens that"
+                    " its KV was computed from"
+                )
 
     def _publish(self, events: list[Event], publication: Publication | None) -> None:
         self._decide(events)
@@ -175,10 +193,7 @@ class PublishingCommands(EngineCore):
 
     def _row_table(self, row: int, group: GroupLayout, upto: int) -> I32:
         base = row * group.table_width
-        pages = self.ledger.tables[group.idx][base : base + upto // group.page_size].copy()
-        if self.ledger.pins:
-            self._refuse_written(group.idx, pages, "published")
-        return pages
+        return self.ledger.tables[group.idx][base : base + upto // group.page_size].copy()
 
     def _group_keys(
         self,
