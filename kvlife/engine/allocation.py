@@ -287,6 +287,11 @@ class AllocationCommands(EngineCore):
         at = change.taken_at
         assert at is not None  # derive_allocated always says where
         new.setflags(write=False)
+        free = self.ledger.spaces[0].free
+        if len(at) == 1 and (num := num_at(at[0])) <= free.num_free:
+            pages = change.taken = (free.head(num),)
+            self._record((Allocated(rows, new, pages, cursors),), (change,))
+            return pages
         grant = self._grant([num_at(spot) for spot in at])
         change.taken = grant.pages
         event = Allocated(rows, new, grant.pages, cursors)

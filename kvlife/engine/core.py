@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import attrs
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from kvlife import transitions
 from kvlife.engine.batch import Batch
-from kvlife.engine.observer import Observer
+from kvlife.engine.observer import Observer, forks
 from kvlife.errors import (
     BadArgument,
     CommandRefused,
@@ -54,7 +55,9 @@ def command(
     @functools.wraps(method)
     def framed(self: Self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            self._enter()
+            # `_enter` says what is wrong; asking here first spares its call.
+            if self._closed or get_ident() != self._thread or self._fork != forks[0]:
+                self._enter()
             if self._posted:
                 self._do_posted()
             return method(self, *args, **kwargs)

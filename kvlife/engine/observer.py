@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kvlife.prefix import PrefixIndex
 
 # Counts forks in this process: a child finds a number other than its engine was made under.
-_forks = [0]
-os.register_at_fork(after_in_child=lambda: _forks.__setitem__(0, _forks[0] + 1))
+forks = [0]
+os.register_at_fork(after_in_child=lambda: forks.__setitem__(0, forks[0] + 1))
 
 
 class Observer:
@@ -69,7 +69,7 @@ class Observer:
         self._index_due = False
         self._unchecked = self.checker.level == "off"
         self._thread = threading.get_ident()
-        self._fork = _forks[0]
+        self._fork = forks[0]
         if log is not None:
             self.ledger.prepare_snapshots()
             log.start(
@@ -157,7 +157,7 @@ class Observer:
             self._log.close(self.ledger.digest())
 
     def _enter(self) -> None:
-        if self._fork != _forks[0]:
+        if self._fork != forks[0]:
             raise WrongThread("this engine belongs to the parent process: make one in the child")
         if threading.get_ident() != self._thread:
             raise WrongThread(
@@ -184,8 +184,11 @@ class Observer:
             finally:
                 self.log_ns += perf_counter_ns() - begun
         self.next_seq = first + len(events)
-        for offset, event in enumerate(events):
-            self._fold(event, first + offset, now, changes[offset] if changes else None)
+        if len(events) == 1:
+            self._fold(events[0], first, now, changes[0] if changes else None)
+        else:
+            for offset, event in enumerate(events):
+                self._fold(event, first + offset, now, changes[offset] if changes else None)
         if self._log is not None and self._log.wants_snapshot and not self._closed:
             self._log.snapshot(self.ledger.snapshot())
 

@@ -59,7 +59,8 @@ class Change:
     crossing: Index | None = None
 
     def __init__(self, **fields: Any) -> None:  # Any: any of the fields above
-        self.__dict__.update(fields)
+        if fields:
+            self.__dict__.update(fields)
 
 
 def derive(ledger: Ledger, event: Event) -> Change:
@@ -139,7 +140,9 @@ def derive_allocated(
     old = lane.allocated
     if index.size == 1:
         return _derive_one_allocated(ledger, index, lane, allocated_len, evicted_len)
-    change = Change(index=index, allocated=allocated_len, old_allocated=old, cursors=evicted_len)
+    change = Change()
+    change.index, change.allocated, change.old_allocated = index, allocated_len, old
+    change.cursors = evicted_len
     change.num_pages = {}
     at: list[At] = []
     for group in ledger.layout.groups:
