@@ -38,7 +38,7 @@ TRACE_PAGES = 65_536
 SYNTHETIC_PAGES = 1_024
 
 
-def simulate(  # noqa: PLR0913  # one parameter an option of the command line
+def simulate(
     *,
     trace: Annotated[
         Path | None, Parameter(help="A workload in the Mooncake format: plain, .gz or .zst.")
@@ -108,9 +108,7 @@ def simulate(  # noqa: PLR0913  # one parameter an option of the command line
     clock = VirtualClock()
     plan = SimulationPlan(
         workload=workload,
-        pools=size_pools(
-            workload, config, page_size=page_size, num_pages=num_pages, window=window
-        ),
+        pools=size_pools(workload, config, page_size=page_size, num_pages=num_pages, window=window),
         config=None if sequential else config,
         policy=policy,
         key_seed=seed,

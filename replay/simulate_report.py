@@ -100,8 +100,10 @@ def _lines(outcome: SimulationOutcome, log: Path | None) -> Iterator[tuple[str, 
     yield (
         "time",
         f"{outcome.seconds:.1f} s",
-        f"{_engine_seconds(outcome):.1f} s in the engine, {stats.check_ns / 1e9:.1f} s in checks,"
-        f" {stats.log_ns / 1e9:.1f} s in the log",
+        (
+            f"{_engine_seconds(outcome):.1f} s in the engine,"
+            f" {stats.check_ns / 1e9:.1f} s in checks, {stats.log_ns / 1e9:.1f} s in the log"
+        ),
     )
 
 
@@ -121,8 +123,10 @@ def _work_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
     yield (
         "sessions",
         f"{tally.sessions:,}",
-        f"{tally.session_turns:,} later turns kept {tally.session_tokens:,} tokens,"
-        f" {tally.rewinds:,} rewound; {tally.sessions_closed_for_room:,} closed for room",
+        (
+            f"{tally.session_turns:,} later turns kept {tally.session_tokens:,} tokens,"
+            f" {tally.rewinds:,} rewound; {tally.sessions_closed_for_room:,} closed for room"
+        ),
     )
 
 
@@ -148,8 +152,10 @@ def _verdict(outcome: SimulationOutcome) -> Iterator[tuple[str, str]]:
     else:
         yield (
             "",
-            f"checked {checked['events']:,} events, {checked['rows']:,} rows,"
-            f" {checked['pages']:,} pages, {outcome.audits:,} audits",
+            (
+                f"checked {checked['events']:,} events, {checked['rows']:,} rows,"
+                f" {checked['pages']:,} pages, {outcome.audits:,} audits"
+            ),
         )
     for line in outcome.stats.not_checked:
         yield "dim", f"not checked: {line}"

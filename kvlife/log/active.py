@@ -74,6 +74,7 @@ class ActiveRun:
         before = SegmentLink(last_crc=0, header_crc=self._header_crc, step=0, time_ns=0)
         file = self.thread.take_spare(self._file_bytes)
         self.tape, self._kept = self._take_up(file, 0, 0, 0, before)
+        self.thread.prepare_spare()
         if self._durable:
             sync_directory(path)
         self._settle()
@@ -132,6 +133,12 @@ class ActiveRun:
         finally:
             if not handed_over:
                 snapshot.release()
+
+    def wait(self) -> None:
+        """As `LogWriter.wait`."""
+        self.require_open()
+        self.thread.wait()
+        self._settle()
 
     def recover(self) -> None:
         """Begin a new stretch after an append that did not come to its end.

@@ -98,6 +98,12 @@ class LogThread:
         """Have a snapshot written; `done` gets its bytes before compression, None on failure."""
         self._jobs.put(partial(self._snapshot, snapshot, head, time_ns, done))
 
+    def wait(self) -> None:
+        """Return once all that was asked for is done."""
+        done = threading.Event()
+        self._jobs.put(done.set)
+        done.wait()
+
     def stop(self) -> None:
         """Finish all that was asked for, and end; spare files go."""
         self._jobs.put(None)

@@ -123,6 +123,11 @@ class LogWriter:
             raise LogError(f"{self._root}: the log is not started: call start first")
         self._run.snapshot(snapshot)
 
+    def wait(self) -> None:
+        """Wait until the log's own thread has done all it was asked for, the last snapshot too."""
+        if self._run is not None:
+            self._run.wait()
+
     def close(self, digest: int | None = None) -> None:
         """Write the end mark with the final state's digest, seal, and finish all work.
 

@@ -23,9 +23,9 @@ class Admission:
         """The prompt tokens of the next step; admits where there is room and budget left."""
         loop, chunks = self._loop, []
         budget = loop.config.chunk_tokens
-        for request in loop.prefills:
+        for running in loop.prefills:
             if budget:
-                chunks.append(_chunk_of(request, budget))
+                chunks.append(_chunk_of(running, budget))
                 budget -= chunks[-1].num_tokens
         while budget and not loop.blocked and loop.num_running < loop.config.max_running:
             request = loop.queue.head()
@@ -65,7 +65,7 @@ class Admission:
         return loop.room.holds(least)
 
     def _own_need(self, request: Request) -> list[int]:
-        """Pages per group of a request's whole target; a window group keeps no more than it must."""
+        """Pages per group of a request's whole target; a window group keeps its window."""
         loop = self._loop
         resting = loop.sessions.idle.get(request.session or "")
         kept = 0 if resting is None else min(resting.kept_len, request.target_len)

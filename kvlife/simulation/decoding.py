@@ -45,7 +45,7 @@ class DecodeSet:
         return self._batch
 
     def join(self, joining: Sequence[Request]) -> None:
-        """Requests whose whole target is scheduled; its result, the next token, is still to come."""
+        """Requests whose whole target is scheduled; its result, a token, is still to come."""
         self._catch_up()
         target = np.array([member.target_len for member in joining], np.int32)
         left = [member.stop_at - member.generated for member in joining]

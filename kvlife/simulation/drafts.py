@@ -17,4 +17,7 @@ class DraftLuck:
     def draw(self, num_rows: int) -> npt.NDArray[np.int32]:
         """Accepted tokens of each of `num_rows` rows, int32 in [0, draft]."""
         right = self._generator.random((num_rows, self._draft)) < self._acceptance
-        return np.logical_and.accumulate(right, axis=1).sum(axis=1, dtype=np.int32)
+        accepted: npt.NDArray[np.int32] = np.logical_and.accumulate(right, axis=1).sum(
+            axis=1, dtype=np.int32
+        )
+        return accepted

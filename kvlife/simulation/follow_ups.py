@@ -18,7 +18,9 @@ def find_turns(workload: Workload) -> Turns:
         return workload.turns
     num = len(workload)
     if not isinstance(workload.source, MooncakeTokens):
-        return Turns(conversation_idx=np.arange(num, dtype=np.int32), turn_idx=np.zeros(num, np.int32))
+        return Turns(
+            conversation_idx=np.arange(num, dtype=np.int32), turn_idx=np.zeros(num, np.int32)
+        )
     previous = _previous_by_blocks(workload.source, num)
     conversation_idx, turn_idx = np.zeros(num, np.int32), np.zeros(num, np.int32)
     num_conversations = 0

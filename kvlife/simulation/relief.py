@@ -40,7 +40,7 @@ class Relief:
             for num, pages in zip(for_chunks, loop.pages_of(per_row), strict=True)
         ]
         if loop.room.holds(most):
-            loop.room.spend(most)
+            self._take(most)
             return True
         if not num_rows:
             return False
@@ -48,8 +48,14 @@ class Relief:
         exact = [num + more for num, more in zip(for_chunks, need, strict=True)]
         if not loop.room.holds(exact):
             return False
-        loop.room.spend(exact)
+        self._take(exact)
         return True
+
+    def _take(self, need: list[int]) -> None:
+        loop = self._loop
+        with loop.watch:
+            loop.room.free_ahead(need)
+        loop.room.spend(need)
 
     def _move_windows(self) -> None:
         loop = self._loop

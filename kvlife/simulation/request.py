@@ -10,7 +10,7 @@ from kvlife.simulation.token_source import Tokens
 
 
 class Place(enum.Enum):
-    """Where a request is: NEW, PARKED behind a turn of its session, WAITING, or running, or GONE."""
+    """Where a request is: NEW, PARKED behind a turn of its session, WAITING, running, or GONE."""
 
     NEW = enum.auto()
     PARKED = enum.auto()

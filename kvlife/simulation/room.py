@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from kvlife.engine import KvEngine
 
+AHEAD_PAGES = 128
+
 
 class Room:
     """Free and evictable pages per cache group, counted only where a lower bound does not do.
@@ -32,6 +34,17 @@ class Room:
         engine = self._engine
         self._bound = [engine.num_free(name) + engine.num_evictable(name) for name in self._groups]
         return self._bound
+
+    def free_ahead(self, need: Sequence[int]) -> None:
+        """Evict where fewer than `need` pages per group are free, and then some for later steps.
+
+        A command would evict what it lacks by itself; a few pages in each step cost more than many
+        at once.
+        """
+        for name, num in zip(self._groups, need, strict=True):
+            short = num - self._engine.num_free(name)
+            if short > 0:
+                self._engine.evict(short + AHEAD_PAGES, name)
 
     def spend(self, need: Sequence[int]) -> None:
         """So many pages per group were taken or locked, at most."""

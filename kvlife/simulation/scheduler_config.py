@@ -17,13 +17,13 @@ class SchedulerConfig:
     At most `max_running` requests are in prefill and decode together, and a step computes at most
     `chunk_tokens` prompt tokens. A request is admitted where its prompt fits beside headroom for
     each one that runs: `headroom_tokens` at first and after a retraction, and less with each of
-    `headroom_steps` steps without one, down to none. With `overlap` a step is dispatched before the one
-    in front of it settles. `draft` tokens are guessed a step and row, each one right with the
+    `headroom_steps` steps without one, down to none. With `overlap` a step is dispatched before the
+    one in front of it settles. `draft` tokens are guessed a step and row, each one right with the
     chance `acceptance` where all before it were.
 
-    `session_rate` is the share of conversations that are streaming sessions, `rewind_rate` the
-    share of their turns that go back further than they must, `close_rate` the share of turns in
-    which the client closes the session; an idle one closes after a random time of
+    `session_rate` is the share of conversations that are streaming sessions, `rewind_rate` that of
+    their turns that go back further than they must, `close_rate` that of turns in which the client
+    closes the session; an idle one closes after a random time of
     `session_idle_ns` in the mean. `abort_rate` is the share of requests that are aborted. All
     chances are drawn under `seed`.
     """
@@ -52,9 +52,12 @@ class SchedulerConfig:
             ("session_idle_ns", 1, 86_400 * _NS_PER_S),
             ("seed", 0, (1 << 64) - 1),
         ):
-            _check_number(self, name, int, least, most)
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise ConfigError(f"{name} is {value!r}; it must lie in [{least}, {most}]")
         for name in ("acceptance", "session_rate", "rewind_rate", "close_rate", "abort_rate"):
-            _check_number(self, name, (int, float), 0, 1)
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must lie in [0, 1]")
 
     @property
     def dispatches(self) -> bool:
@@ -74,15 +77,3 @@ class SchedulerConfig:
     def reserve_len(self) -> int:
         """Tokens that a row may have allocated beyond its prompt and answer."""
         return 2 * (1 + self.draft)
-
-
-def _check_number(
-    config: SchedulerConfig,
-    name: str,
-    kind: type | tuple[type, ...],
-    least: int,
-    most: int,
-) -> None:
-    value = getattr(config, name)
-    if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{name} is {value!r}; it must lie in [{least}, {most}]")

@@ -130,7 +130,7 @@ class Steps:
         return done
 
     def _move_windows(self, step: Step, unfinished: Sequence[Request]) -> None:
-        """Prompts move their windows with each chunk, once it is published; the others now and then."""
+        """Prompts move their windows with each published chunk, the others now and then."""
         loop = self._loop
         for request in unfinished:
             if request.place is Place.PREFILL:

@@ -16,6 +16,7 @@ class VirtualClock:
     now_ns: int = 0
 
     def __call__(self) -> int:
+        """The time now."""
         return self.now_ns
 
 
