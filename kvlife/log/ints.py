@@ -111,16 +111,16 @@ _PAGE_HEADS = tuple(
 )
 
 
-_COUNTS = tuple(np.arange(num, dtype=np.int32).tobytes() for num in range(257))
-_COUNTS_DOWN = tuple((-np.arange(num, dtype=np.int32)).tobytes() for num in range(257))
+_UNIT_STEPS = {1: varint(zigzag(1)), -1: varint(zigzag(-1))}
+_RUN_HEADS = tuple(varint(num) + bytes((RUN,)) for num in range(257))
 
 
-def _quick_run(pages: I32, num: int, step: int) -> bytes | None:
+def _quick_run(raw: bytes, num: int, step: int) -> bytes | None:
     """A page list that may go up or down by one each; None where it does not all the way."""
-    wanted = _COUNTS if step == 1 else _COUNTS_DOWN
-    if (pages - pages[0]).tobytes() != wanted[num]:
+    first = int.from_bytes(raw[:4], "little")
+    if np.arange(first, first + step * num, step, np.int32).tobytes() != raw:
         return None
-    return varint(num) + bytes((RUN,)) + varint(zigzag(int(pages[0]))) + varint(zigzag(step))
+    return _RUN_HEADS[num] + varint(first << 1) + _UNIT_STEPS[step]
 
 
 def quick_page_list(pages: I32) -> bytes | None:
@@ -137,7 +137,7 @@ def quick_page_list(pages: I32) -> bytes | None:
     if num > 2:
         rise = int.from_bytes(raw[-4:], "little") - int.from_bytes(raw[:4], "little")
         if rise == num - 1 or rise == 1 - num:
-            return _quick_run(pages, num, 1 if rise > 0 else -1)
+            return _quick_run(raw, num, 1 if rise > 0 else -1)
     zeros = _ZEROS[num]
     top = raw[3::4]
     if top != zeros:
