@@ -53,7 +53,7 @@ class Retention:
         if self.ring_bytes is not None:
             return min(wanted, self.ring_bytes // 4)
         if self.keep_bytes is not None:
-            return min(wanted, max(1 << 14, self.keep_bytes // 4))
+            return min(wanted, max(1 << 13, self.keep_bytes // 4))
         return wanted
 
     @property
@@ -127,7 +127,8 @@ class Inventory:
         if retention.keep_bytes is None and retention.keep_seconds is None:
             return None
         for snapshot in reversed(self._snapshots):
-            behind = sum(s.num_bytes for s in self._segments if s.idx > snapshot.segment_idx)
+            later = (s for s in self._segments if s.idx > snapshot.segment_idx and s.sealed)
+            behind = sum(segment.num_bytes for segment in later)
             seconds = (now_ns - snapshot.time_ns) / 1e9
             if behind >= (retention.keep_bytes or 0) and seconds >= (retention.keep_seconds or 0):
                 return snapshot
