@@ -100,19 +100,14 @@ def _skipped(effect: Effect, group: GroupLayout) -> Bools:
 
 
 def _cut(effect: Effect, group: GroupLayout) -> Bools:
-    """A roll-back finds the window of the new end, or what is left lies below the floor.
-
-    The cursor goes back to where that window begins, so what is asked for again must be there:
-
-        0 ... max(floor, new cursor) ... min(old cursor, allocated)
-              [   asked for, and without pages                    )
-    """
-    old, new = _cursors(effect, group)
-    bound = np.minimum(_bound(group, effect.after.committed), new)
-    top = np.minimum(old, effect.after.allocated)
-    broken: Bools = np.maximum(bound, effect.before.floor) < top
-    broken &= old > bound
-    return broken
+    """A roll-back keeps the window of the new end: what was let go lies below it, or nothing was."""
+    old, _new = _cursors(effect, group)
+    committed, allocated = effect.after.committed, effect.after.allocated
+    floor = effect.before.floor
+    assert group.window is not None
+    return (
+        transitions.window_lack(old, floor, committed, allocated, group.window, group.page_size) > 0
+    )
 
 
 def _published_gone(effect: Effect, event: Protected, group: GroupLayout) -> Evidence | None:

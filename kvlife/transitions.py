@@ -58,6 +58,24 @@ def cursor_target(committed_len: Len, window: int, page_size: int) -> Len:
     return page_floor(higher(committed_len - keep, zero), page_size)
 
 
+def window_lack(
+    cursor: Len,
+    evict_floor: Len,
+    committed_len: Len,
+    allocated_len: Len,
+    window: int,
+    page_size: int,
+) -> Len:
+    """How much of the window that a request needs once it is cut to these lengths is gone.
+
+    Gone is what lies between the floor, in whole pages, and the cursor. 0 or less: the cut is sound.
+    """
+    needed = higher(
+        page_ceil(evict_floor, page_size), cursor_bound(committed_len, window, page_size)
+    )
+    return lower(cursor, page_ceil(allocated_len, page_size)) - needed
+
+
 def cursor_after_roll_back(cursor: Len, committed_len: Len, window: int, page_size: int) -> Len:
     """A roll-back takes the cursor along to where the new end's window begins, never forward."""
     return lower(cursor, cursor_bound(committed_len, window, page_size))

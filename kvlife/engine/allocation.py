@@ -138,8 +138,14 @@ class AllocationCommands(EngineCore):
         )
         self._check_roll_back(rows, wanted, allocated, old)
         kept = np.minimum(committed, wanted)
-        if allocated.tobytes() == old.tobytes() and kept.tobytes() == committed.tobytes():
+        changing = np.flatnonzero((allocated != old) | (kept != committed))
+        if not changing.size:
             return
+        if changing.size < rows.size:
+            # A length equal to the present one is no event, so its window is not asked for either.
+            rows, index = rows.take(changing), index.take(changing)
+            kept, allocated, old = kept.take(changing), allocated.take(changing), old.take(changing)
+            rows.setflags(write=False)
         self._check_windows_kept(rows, kept, allocated)
         at = rows_entries(self.ledger, index, allocated, old, None)
         pages = tuple(
@@ -247,8 +253,10 @@ class AllocationCommands(EngineCore):
         floor = self.ledger.rows.floor.take(index)
         for group in self.ledger.layout.window_groups:
             cursor = self.ledger.rows.cursors[group.window_idx][index]
-            bound = transitions.cursor_bound(committed, group.window or 1, group.page_size)
-            wrong = (cursor > bound) & (allocated > transitions.page_ceil(floor, group.page_size))
+            lack = transitions.window_lack(
+                cursor, floor, committed, allocated, group.window or 1, group.page_size
+            )
+            wrong = lack > 0
             if wrong.any():
                 idx, rid = self._rid_at(rows, wrong)
                 raise BadLength(

@@ -149,12 +149,13 @@ class PublishingCommands(EngineCore):
         self._check_same_tokens(rid, tables, extent, protected)
         if upto == protected:
             return None
+        units = self._unit_keys(tokens[:upto], namespace, protected, tables)
         keys, links = [], []
         for group, held in zip(self.ledger.layout.groups, tables, strict=True):
             if self.ledger.pins:
                 new = held[protected // group.page_size :]
                 self._refuse_written(group.idx, new, "published")
-            keys.append(self._group_keys(group, tokens[:upto], namespace, protected, held))
+            keys.append(_page_keys(group, units, held[protected // group.page_size :]))
             links.append(_rebinds(group, held, extent, protected))
         return Publication(
             Protected(row, upto, tuple(keys), np.concatenate(links)),
@@ -195,29 +196,17 @@ class PublishingCommands(EngineCore):
         base = row * group.table_width
         return self.ledger.tables[group.idx][base : base + upto // group.page_size].copy()
 
-    def _group_keys(
-        self,
-        group: GroupLayout,
-        tokens: I32,
-        namespace: bytes,
-        protected: int,
-        held: I32,
-    ) -> U64:
-        """Keys of the pages of `tokens` above protected; 0 where the row references none."""
-        namer, size = self._keys[group.page_size], group.page_size
-        space = self.ledger.spaces[group.space_idx]
-        first = protected // size
-        previous = int(space.key[held[first - 1]]) if first and held[first - 1] else 0
-        if first and not previous:
-            earlier = namer.extend(tokens[:protected], namer.initial(namespace))
-            previous = int(earlier[-1])
-        elif not first:
-            previous = namer.initial(namespace)
-        keys = namer.extend(tokens[protected:], previous)
-        missing = held[first:] == 0
-        if missing.any():
-            keys[missing] = 0
-        return keys
+    def _unit_keys(self, tokens: I32, namespace: bytes, protected: int, tables: list[I32]) -> U64:
+        """Keys of the units of `tokens` above protected, chained to those before."""
+        layout = self.ledger.layout
+        namer, first = self._keys[layout.align], protected // layout.align
+        if not first:
+            return namer.extend(tokens, namer.initial(namespace))
+        for group, held in zip(layout.groups, tables, strict=True):
+            if group.page_size == layout.align and held[first - 1]:
+                key = self.ledger.spaces[group.space_idx].key[held[first - 1]]
+                return namer.extend(tokens[protected:], int(key))
+        return namer.extend(tokens, namer.initial(namespace))[first:]
 
     def _row_pages(self, row: int) -> PageLists:
         """The pages a row lets go when it goes now, in table order."""
@@ -249,6 +238,22 @@ def _after_rebinds(pages: PageLists, links: I32) -> PageLists:
     for group, _idx, own, canonical in links.tolist():
         pages[group][pages[group] == own] = canonical
     return pages
+
+
+def _page_keys(group: GroupLayout, units: U64, held: I32) -> U64:
+    """Keys of a group's pages of these units; 0 where the row references none.
+
+    The index finds units, so a page smaller than one is named by its unit and its place in it: two
+    units that begin alike have pages of their own. A key times an odd number is never 0.
+    """
+    per_unit = held.size // max(units.size, 1)
+    keys = units.copy()
+    if per_unit > 1:
+        keys = np.multiply.outer(units, np.arange(1, 2 * per_unit, 2, dtype=np.uint64)).ravel()
+    missing = held == 0
+    if missing.any():
+        keys[missing] = 0
+    return keys
 
 
 def _rebinds(group: GroupLayout, held: I32, extent: Extent, protected: int) -> I32:

@@ -76,9 +76,9 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         as_length(f"kv_len (published to committed of {rid!r})", kv_len, protected, committed)
         events: list[Event] = []
         old = int(ledger.rows.allocated[row])
+        rows, lens = self._one(row), np.array([kv_len], np.int32)
+        self._check_windows_kept(rows, lens, lens)
         if kv_len < committed:
-            rows, lens = self._one(row), np.array([kv_len], np.int32)
-            self._check_windows_kept(rows, lens, lens)
             events.append(RolledBack(rows, lens, lens, self._tail(row, kv_len, old), NO_LINKS))
             old = kv_len
         tail = self._tail(row, kv_len, old)
@@ -113,15 +113,26 @@ class SessionCommands(AllocationCommands, PublishingCommands):
             raise DuplicateRequest(f"request {rid!r} was aborted before its turn began")
 
     def _rewind_len(self, row: int, wanted: int) -> int:
-        """How much of a row a rewind can keep: all window groups must still hold its window."""
+        """How much a rewind can keep: what was wanted, or the longest prefix that has its window.
+
+        Below protected the prefix is whole pages, since what is published is not written again.
+        """
         rows, layout = self.ledger.rows, self.ledger.layout
         protected, floor = int(rows.protected[row]), int(rows.floor[row])
         kept = wanted if wanted >= protected else transitions.page_floor(wanted, layout.align)
-        for group in layout.window_groups:
-            cursor = int(rows.cursors[group.window_idx, row])
-            if cursor > transitions.cursor_bound(kept, group.window or 1, group.page_size):
-                # What lies below the floor is always there; above it the window is gone.
-                kept = transitions.page_floor(min(protected, floor, kept), layout.align)
+        groups = list(layout.window_groups)
+        while groups:
+            group = groups.pop()
+            cursor, size = int(rows.cursors[group.window_idx, row]), group.page_size
+            if transitions.window_lack(cursor, floor, kept, kept, group.window or 1, size) <= 0:
+                continue
+            if kept > protected or kept % layout.align:
+                kept = transitions.page_floor(min(protected, kept), layout.align)
+            else:
+                # Down to what the floor covers, each shorter prefix lacks as much of its window.
+                covered = transitions.page_ceil(floor, size)
+                kept = transitions.page_floor(min(covered, kept), layout.align)
+            groups = list(layout.window_groups)
         return kept
 
     def _close_session(self, session_id: str) -> None:
