@@ -100,7 +100,7 @@ def _skipped(effect: Effect, group: GroupLayout) -> Bools:
 
 
 def _cut(effect: Effect, group: GroupLayout) -> Bools:
-    """A roll-back keeps the window of the new end: what was let go lies below it, or nothing was."""
+    """A roll-back keeps the window of the new end, as far as the floor does not cover it."""
     old, _new = _cursors(effect, group)
     committed, allocated = effect.after.committed, effect.after.allocated
     floor = effect.before.floor

@@ -68,11 +68,10 @@ def window_lack(
 ) -> Len:
     """How much of the window that a request needs once it is cut to these lengths is gone.
 
-    Gone is what lies between the floor, in whole pages, and the cursor. 0 or less: the cut is sound.
+    Gone is what lies between the floor, in whole pages, and the cursor. At 0 or less nothing lacks.
     """
-    needed = higher(
-        page_ceil(evict_floor, page_size), cursor_bound(committed_len, window, page_size)
-    )
+    bound = cursor_bound(committed_len, window, page_size)
+    needed = higher(page_ceil(evict_floor, page_size), bound)
     return lower(cursor, page_ceil(allocated_len, page_size)) - needed
 
 

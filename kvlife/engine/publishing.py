@@ -155,7 +155,7 @@ class PublishingCommands(EngineCore):
             if self.ledger.pins:
                 new = held[protected // group.page_size :]
                 self._refuse_written(group.idx, new, "published")
-            keys.append(_page_keys(group, units, held[protected // group.page_size :]))
+            keys.append(_page_keys(units, held[protected // group.page_size :]))
             links.append(_rebinds(group, held, extent, protected))
         return Publication(
             Protected(row, upto, tuple(keys), np.concatenate(links)),
@@ -240,7 +240,7 @@ def _after_rebinds(pages: PageLists, links: I32) -> PageLists:
     return pages
 
 
-def _page_keys(group: GroupLayout, units: U64, held: I32) -> U64:
+def _page_keys(units: U64, held: I32) -> U64:
     """Keys of a group's pages of these units; 0 where the row references none.
 
     The index finds units, so a page smaller than one is named by its unit and its place in it: two
