@@ -59,7 +59,7 @@ class ActiveRun:
         self._may_gap = options.on_full == "gap"
         self._durable = options.durable
         self._file_bytes = options.file_bytes
-        self._pace = SnapshotPace(options.snapshot_distance_bytes)
+        self._pace = SnapshotPace(options.snapshot_distance_bytes, options.events_per_snapshot_byte)
         self._sealed_bytes = 0
         self._exhausted = False
         self._woken = False

@@ -54,3 +54,11 @@ class WriterOptions:
     def snapshot_distance_bytes(self) -> int:
         """The least distance of two snapshots."""
         return self.retention.snapshot_every_bytes(self.snapshot_every_bytes)
+
+    @property
+    def events_per_snapshot_byte(self) -> int:
+        """How many bytes of events each byte of snapshots asks for.
+
+        A ring has space set apart for two snapshots, and without one in it nothing can be replayed.
+        """
+        return 2 if self.retention.ring_bytes is None else 0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 
 class SnapshotPace:
-    """At least `every_bytes` apart, and snapshots no more than half of the events' bytes.
+    """At least `every_bytes` apart, and `events_per_byte` bytes of events for each of snapshots.
 
-    The empty state before seq 0 counts as a snapshot and need not be written. Bytes are counted
+    With two, snapshots take no more than half of the events' bytes. The empty state before seq 0 counts as a snapshot and need not be written. Bytes are counted
     before compression, of both.
     """
 
-    def __init__(self, every_bytes: int) -> None:
+    def __init__(self, every_bytes: int, events_per_byte: int = 2) -> None:
         self._every_bytes = every_bytes
+        self._events_per_byte = events_per_byte
         self._due_bytes = every_bytes
         self._begun_bytes = 0
         self._snapshot_bytes = 0
@@ -32,7 +33,8 @@ class SnapshotPace:
             self.put_off(log_bytes)
         else:
             self._snapshot_bytes += raw_bytes
-            self._due_bytes = max(self._begun_bytes + self._every_bytes, 2 * self._snapshot_bytes)
+            least = self._events_per_byte * self._snapshot_bytes
+            self._due_bytes = max(self._begun_bytes + self._every_bytes, least)
         self.busy = False
 
     def put_off(self, log_bytes: int) -> None:

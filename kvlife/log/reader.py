@@ -174,6 +174,8 @@ class LogRun:
             read_segment_head(file, self._header_crc)
         except UnreadableHead as error:
             if next_valid(file.path.read_bytes()[: 1 << 26], 0) is not None:
+                if self.salvage:
+                    return False
                 raise
             self._files.pop()
             self._warnings = [f"{file.path.name}: a segment was dropped ({error})"]
@@ -207,9 +209,10 @@ class LogRun:
             raise LogCorrupt(f"{file.path}: {error}") from error
         except LogVersionError:
             raise
-        except LogError:
+        except LogError as error:
             if not self.salvage:
                 raise
+            self._warnings.append(f"{error}; its events, from seq {file.first_seq}, are lost")
             return Tail(file.first_seq)
         trouble = _trouble(file, tail, follower_lost=follower_lost)
         if trouble is not None:

@@ -77,7 +77,7 @@ class Stretch:
             if offset <= SEGMENT_HEAD_BYTES:
                 self.seq = head.after_seq
             try:
-                for group in self._segment(head, content, offset):
+                for group in self._segment(file, head, content, offset):
                     if group[0].seq >= stop:
                         return
                     yield group
@@ -105,7 +105,9 @@ class Stretch:
                 f" {self.seq}: use --salvage to go on from the next snapshot"
             )
 
-    def _segment(self, head: SegmentHead, content: bytes, offset: int) -> Iterator[list[Recorded]]:
+    def _segment(
+        self, file: SegmentFile, head: SegmentHead, content: bytes, offset: int
+    ) -> Iterator[list[Recorded]]:
         decoder = Decoder(self._layout)
         link: int | None = None
         at_snapshot = offset > SEGMENT_HEAD_BYTES
@@ -127,7 +129,7 @@ class Stretch:
             except BadBytes as bad:
                 raise BadRecord(offset, str(bad)) from bad
             except LogVersionError as error:
-                raise LogVersionError(f"segment {head.idx}, offset {offset}: {error}") from error
+                raise LogVersionError(f"{file.path}: offset {offset}: {error}") from error
             seq = self.seq
             self.seq = seq + len(events)
             self._last_crc = crc

@@ -1,36 +1,27 @@
 """What the tests of the log share: a pool, events of every kind, runs written to a folder."""
 
 import numpy as np
+from golden_v1 import CONFIG, NONE, ints, one_of_each
 from hypothesis import strategies as st
 
-from kvlife.config import CacheGroup, PoolConfig, compile_layout
-from kvlife.events import EVENT_TYPES, FIELDS, Allocated, Committed, FieldKind, same_event
+from kvlife.config import PoolConfig, compile_layout
+from kvlife.events import (
+    EVENT_TYPES,
+    FIELDS,
+    Allocated,
+    Committed,
+    FieldKind,
+    same_event,
+)
 from kvlife.ledger import FrozenState
 from kvlife.log import LogWriter, RunHeader
 
-CONFIG = PoolConfig(
-    page_size=16,
-    num_pages=5000,
-    max_requests=400,
-    max_context_len=4096,
-    groups=(CacheGroup("full"), CacheGroup("swa", window=64, num_pages=200)),
-)
 LAYOUT = compile_layout(CONFIG)
 ONE_GROUP = PoolConfig(page_size=16, num_pages=5000, max_requests=400, max_context_len=4096)
 HEADER = RunHeader(config=CONFIG, created_ns=1_700_000_000_000_000_000)
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
-
-
-def ints(*values):
-    """A read-only int32 array."""
-    array = np.array(values, np.int32)
-    array.setflags(write=False)
-    return array
-
-
-NONE = ints()
 
 
 def decode_step(rows, lengths, pages):
@@ -64,6 +55,23 @@ def plain_groups(num, num_rows=20, seed=1):
         pages = random.integers(1, 5000, random.integers(0, 4)).astype(np.int32)
         groups += decode_step(rows, lengths, pages)
     return groups[:num]
+
+
+def mixed_groups(num, seed=3):
+    """Groups of one to four events of every kind, and decoding steps between them."""
+    random = np.random.default_rng(seed)
+    each = one_of_each()
+    rows = ints(*range(1, 41))
+    groups = []
+    for step in range(num):
+        if step % 2:
+            first = int(random.integers(len(each)))
+            groups.append((each + each)[first : first + int(random.integers(1, 5))])
+        else:
+            lengths = np.full(40, 100 + step, np.int32)
+            pages = random.integers(1, 5000, 3).astype(np.int32)
+            groups.append([Allocated(rows, lengths, (pages, NONE))])
+    return groups
 
 
 def same_events(left, right):

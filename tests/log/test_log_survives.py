@@ -21,7 +21,7 @@ def run_script(name, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)])}
     command = [sys.executable, "-W", "error", str(HERE / name), *map(str, arguments)]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=600
+        command, env=environment, capture_output=True, text=True, check=False, timeout=1800
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)

@@ -1,0 +1,72 @@
+"""Logs of every format version stay readable, and today's writer still writes the same bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden_v1 import CONFIG, DIGEST, HEADER, groups, one_of_each, write
+
+from kvlife.events import EVENT_TYPES, same_event
+from kvlife.log import open_run, runs
+
+V1 = Path(__file__).resolve().parent / "golden" / "v1"
+
+
+def test_the_golden_log_has_every_kind():
+    """No kind of event is missing in what the golden log holds."""
+    assert {type(event) for event in one_of_each()} == set(EVENT_TYPES)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_version_1_is_read(number):
+    """Header, events in their envelopes, groups and end mark are those written by hand."""
+    run = open_run(runs(V1)[number])
+    assert run.header == HEADER
+    assert (run.begins_at, run.next_seq, run.gaps, run.warnings) == (0, 628, [], [])
+    assert (run.closed.num_events, run.closed.digest) == (628, DIGEST)
+    got = list(run.groups())
+    wanted = groups()
+    assert [len(group) for group in got] == [1] * 22 + [3, 3] + [1] * 600
+    seq = 0
+    for step, (recorded, group) in enumerate(zip(got, wanted, strict=True)):
+        for one, event in zip(recorded, group, strict=True):
+            assert (one.seq, one.step, one.time_ns) == (seq, 2 * step, 1000 + step * 8_000_000)
+            assert same_event(one.event, event)
+            seq += 1
+
+
+def test_a_few_values_of_version_1_by_hand():
+    """The same, without any of today's classes for what is wanted."""
+    events = [recorded.event for recorded in open_run(runs(V1)[0]).events()]
+    admitted, protected, last = events[0], events[4], events[-2]
+    assert (admitted.rid, admitted.row, admitted.namespace) == ("r1", 1, 9223372036854775813)
+    assert [pages.tolist() for pages in admitted.pages] == [[10, 11], [3]]
+    assert protected.keys[0].tolist() == [7, 9223372036854775808]
+    assert protected.rebinds.tolist() == [[0, 1, 10, 20], [1, 0, 3, 5]]
+    assert last.rows.tolist() == list(range(1, 80, 2))
+    assert last.allocated_len.tolist() == list(range(299, 419, 3))
+    assert [pages.tolist() for pages in last.pages] == [[300, 2693], []]
+    assert events[-1].rows is last.rows
+
+
+def test_the_snapshot_of_version_1_is_read():
+    """Its columns, its bytes and its digest are those written by hand."""
+    run = open_run(runs(V1)[0])
+    assert run.snapshots == [28]
+    state = run.snapshot(28)
+    assert list(state.arrays) == ["pages", "keys"]
+    assert state.arrays["pages"].tolist() == [5, 6, 70_000]
+    assert state.arrays["pages"].dtype == np.int32
+    assert state.arrays["keys"].tolist() == [[1, 18446744073709551615]]
+    assert (state.meta, state.digest) == (b"books", 77)
+    assert next(run.events(28)).seq == 28
+
+
+def test_the_writer_still_writes_the_same_bytes(tmp_path):
+    """The raw run of the golden log is written again, byte for byte."""
+    write(tmp_path)
+    old, new = runs(V1)[1], runs(tmp_path)[1]
+    assert CONFIG == open_run(new).header.config
+    assert {path.name for path in new.iterdir()} == {path.name for path in old.iterdir()}
+    for path in old.iterdir():
+        assert (new / path.name).read_bytes() == path.read_bytes(), path.name
