@@ -13,6 +13,7 @@ from kvlife.invariants.compiled import Checks, Plan, compile_plans
 from kvlife.invariants.effect import Effect
 from kvlife.invariants.finding import CheckStats, Evidence, Finding
 from kvlife.invariants.invariant import Invariant
+from kvlife.invariants.proofs import Proofs
 
 if TYPE_CHECKING:
     from kvlife.events import Event
@@ -67,12 +68,13 @@ class Checker:
     def _compile(self) -> None:
         active = [inv for inv in self._catalogue if inv.built and inv.id not in self.ignored]
         self._audited = [inv for inv in active if inv.audit is not None]
+        self._proofs = Proofs()
         self._plans: dict[type, Plan] = {}
         if self.level in ("event", "sample"):
-            self._plans = compile_plans(active, EVENT_TYPES)
+            self._plans = compile_plans(active, EVENT_TYPES, self._proofs)
         elif self.level == "step":
             # An idle mark is a question of its own, whatever lies between.
-            self._plans = compile_plans(active, (Marked,))
+            self._plans = compile_plans(active, (Marked,), self._proofs)
             self._every = 1
 
     def register(self, invariant: Invariant, *, policy: str | None = None) -> None:
@@ -154,6 +156,7 @@ class Checker:
         after: bool,
         also: Mapping[str, Evidence] | None = None,
     ) -> Finding:
+        self._proofs.forget()
         policy = self.policy_of(invariant.id)
         finding = Finding(
             id=invariant.id,

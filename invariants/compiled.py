@@ -40,10 +40,9 @@ _OF_CATALOGUE = frozenset(id(invariant) for invariant in CATALOGUE)
 
 
 def compile_plans(
-    active: Iterable[Invariant], event_types: Iterable[type[Event]]
+    active: Iterable[Invariant], event_types: Iterable[type[Event]], proofs: Proofs
 ) -> dict[type, Plan]:
     """The plan for each of these classes, from the invariants that are checked."""
-    proofs = Proofs()
     known = list(active)
     return {event_type: _plan(known, event_type, proofs) for event_type in event_types}
 

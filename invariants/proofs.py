@@ -40,7 +40,7 @@ from kvlife.events import (
 )
 from kvlife.invariants import pool_proofs, row_proofs
 from kvlife.invariants.page_proofs import PRIVATE, clear_of_pins, lets_go_exactly, takes_free
-from kvlife.invariants.standing import HeldRows, Tails
+from kvlife.invariants.standing import HeldRows, OwnPages
 from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Proofs:
 
     def __init__(self) -> None:
         """Nothing is remembered yet."""
-        self._tails = Tails()
+        self._own = OwnPages()
         self._held = HeldRows()
         self._running = HeldRows()
         self._capacity_len = 0
@@ -177,16 +177,21 @@ class Proofs:
     def _allocation_writable(self, ledger: Ledger, event: Allocated, change: Change) -> bool:
         """Whether the allocated ends lie on pages that the rows alone have.
 
-        Where the last pages of the batch are known, what lies before them was proven earlier, and
-        nothing has happened to these rows since.
+        Where that was proven up to the old ends, and nothing has happened to these rows since, the
+        pages that were taken are all that is new: the rest of a row's last page is its own too.
         """
         lane = None if change.index is None else ledger.rows.lane_at(change.index)
-        if lane is None or not self._tails.follow(ledger, event, change, lane):
+        if lane is None or not self._own.reach(lane, change.old_allocated):
             return self._writable(ledger, event, change)
-        for group, pages in zip(ledger.layout.groups, self._tails.pages, strict=True):
-            if not _alone(ledger, group, pages):
+        for group, pages in zip(ledger.layout.groups, event.pages, strict=True):
+            if len(pages) and not _alone(ledger, group, pages):
                 return False
+        self._own.note(lane)
         return True
+
+    def forget(self) -> None:
+        """A fault was found: what was proven of a batch may not stand any longer."""
+        self._own.forget()
 
     def _writable(self, ledger: Ledger, event: Allocated | RolledBack, change: Change) -> bool:
         """Whether [committed, allocated) of the rows lies on pages that they alone have."""
@@ -201,13 +206,11 @@ class Proofs:
         whole = 0 not in some.tobytes()
         if not whole:
             index, start, end = index[some], start[some], end[some]
-        tails = []
         last = end - 1
         try:
             for group in ledger.layout.groups:
                 at = _last_entries(ledger, group, index, last)
-                tails.append(ledger.tables[group.idx].take(at).astype(np.intp))
-                if not _alone(ledger, group, tails[-1]):
+                if not _alone(ledger, group, ledger.tables[group.idx].take(at)):
                     return False
                 if not _rest_alone(ledger, group, index, start, last):
                     return False
@@ -215,7 +218,7 @@ class Proofs:
             # Lengths or pages beyond their tables, after a fault let pass: the guards are asked.
             return False
         if whole:
-            self._tails.keep(lane, tails)
+            self._own.note(lane)
         return True
 
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kvlife.invariants.page_proofs import HELD
-from kvlife.ledger.spans import indices
 
 if TYPE_CHECKING:
-    from kvlife.events import Allocated
     from kvlife.invariants.page_proofs import I32, Index
-    from kvlife.ledger import Change, Lane, Ledger
+    from kvlife.ledger import Lane, Ledger
 
 
 class HeldRows:
@@ -51,40 +47,30 @@ class HeldRows:
         return True
 
 
-class Tails:
-    """Per group, the page of each row's last allocated position, for the batch that steps.
+class OwnPages:
+    """Remembers the batch that was proven to write on pages of its own, up to its allocated ends.
 
-    It holds for the lane it was made for and the allocated lengths noted last: a lane ends as soon
-    as anything else happens to its rows, and its arrays are replaced and never written into.
+    It holds for the lane and the array of allocated lengths it was noted with: a lane ends as soon
+    as anything else happens to its rows, and its arrays are replaced and never written into. A page
+    that one row alone references becomes shared or published only through its row, or by a fault,
+    and a checker that has found a fault forgets this.
     """
 
-    __slots__ = ("_allocated", "_lane", "_spots", "pages")
+    __slots__ = ("_allocated", "_lane")
 
     def __init__(self) -> None:
         """Nothing is known yet."""
         self._lane: Lane | None = None
         self._allocated: I32 | None = None
-        self._spots: Index | None = None
-        self.pages: list[Index] = []
 
-    def keep(self, lane: Lane, pages: list[Index]) -> None:
-        """Remember the last pages at the lane's allocated lengths."""
-        self._lane, self._allocated, self._spots, self.pages = lane, lane.allocated, None, pages
+    def note(self, lane: Lane) -> None:
+        """The rows of this lane write on their own pages up to the lane's allocated lengths."""
+        self._lane, self._allocated = lane, lane.allocated
 
-    def follow(self, ledger: Ledger, event: Allocated, change: Change, lane: Lane) -> bool:
-        """Bring the pages up to date with an allocation; False where they are not known."""
-        if lane is not self._lane or change.old_allocated is not self._allocated:
-            return False
-        self._allocated = lane.allocated
-        for group, pages in enumerate(event.pages):
-            if not len(pages) or change.taken_at is None:
-                continue
-            if self._spots is None:
-                self._spots = np.zeros(ledger.layout.num_rows, np.intp)
-                self._spots[lane.index] = np.arange(len(lane.index))
-            rows = indices(change.taken_at[group]) // ledger.layout.groups[group].table_width
-            if len(rows) != len(pages):
-                return False
-            # Where a row takes several pages its last one stands, as later entries overwrite.
-            self.pages[group][self._spots[rows]] = pages
-        return True
+    def reach(self, lane: Lane, allocated_len: I32) -> bool:
+        """Whether that was noted of this lane at these allocated lengths."""
+        return lane is self._lane and allocated_len is self._allocated
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._lane = self._allocated = None

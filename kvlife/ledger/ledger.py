@@ -123,13 +123,35 @@ class Ledger:
         return known
 
     def resize(self, space_idx: int, num_pages: int) -> None:
-        """Give a page space another size (only from `apply`)."""
+        """Give a page space another size (only from `apply`).
+
+        Where a faulty event would drop pages that are in use, or that something still names, the
+        space shrinks to the last of them.
+        """
+        space = self.spaces[space_idx]
         num_pages = max(num_pages, 1)
-        self.spaces[space_idx].resize(num_pages)
+        if num_pages < space.num_pages:
+            num_pages = max(num_pages, self._last_page_named(space_idx) + 1)
+        space.resize(num_pages)
         spaces = list(self.layout.spaces)
         old = spaces[space_idx]
         spaces[space_idx] = SpaceLayout(idx=old.idx, name=old.name, num_pages=num_pages)
         self.layout = attrs.evolve(self.layout, spaces=tuple(spaces))
+
+    def _last_page_named(self, space_idx: int) -> int:
+        """The highest page of a space that is not FREE, or stands in a table, pin or open step."""
+        groups = [group.idx for group in self.layout.groups if group.space_idx == space_idx]
+        named = [int(self.tables[group].max(initial=0)) for group in groups]
+        named += [
+            int(pages.max(initial=0))
+            for group, pages in (
+                *((pin.group, pin.pages) for pin in self.pins.values()),
+                *(pinned for step in self.steps.values() for pinned in step.pinned),
+            )
+            if group in groups
+        ]
+        used = np.flatnonzero(self.spaces[space_idx].state)
+        return max(*named, int(used[-1]))
 
     def record(self, rid: str) -> ReqKvInfo | None:
         """The record of a live or waiting request, or None; a value that never changes later."""

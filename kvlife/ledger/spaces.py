@@ -28,7 +28,7 @@ class PageState(enum.IntEnum):
 FREE, PRIVATE, CACHED, QUARANTINED = (np.array(state, np.uint8) for state in range(4))
 ZERO, ONE, MINUS_ONE = (np.array(number, np.int32) for number in (0, 1, -1))
 NO_KEY = np.array(0, np.uint64)
-FREE_BYTE, RESERVED_BYTE = int(PageState.FREE), int(PageState.RESERVED)
+CACHED_BYTE = bytes((PageState.CACHED,))
 
 
 @attrs.define(eq=False)
@@ -74,7 +74,7 @@ class PageSpace:
         return len(self.state)
 
     def take(self, pages: I32, group: int, stamp: int) -> None:
-        """FREE pages become PRIVATE with one ref; a page that is not FREE only gets the ref."""
+        """FREE pages become PRIVATE with one ref; a page that has an owner only gets the ref."""
         if not pages.size:
             return
         spots = pages.astype(np.intp)
@@ -96,15 +96,15 @@ class PageSpace:
         self.state[were_free] = PRIVATE
         self.group[were_free] = group
         self.link[were_free] = 0
-        np.add.at(self.refs, pages[pages != 0], 1)
+        owned = (self.state[pages] == PRIVATE) | (self.state[pages] == CACHED)
+        np.add.at(self.refs, pages[owned], 1)
 
     def join(self, pages: I32, stamp: int) -> None:
-        """One more ref on each page; a FREE or reserved page is left alone."""
+        """One more ref on each page; one that nobody has, FREE or QUARANTINED, is left alone."""
         spots = pages.astype(np.intp)
         states = self.state.take(spots)
-        seen = states.tobytes()
-        if FREE_BYTE in seen or RESERVED_BYTE in seen:
-            spots = spots[(states != FREE) & (pages != ZERO)]
+        if states.tobytes() != CACHED_BYTE * spots.size:
+            spots = spots[(states == PRIVATE) | (states == CACHED)]
         self._add(self.refs, spots, ONE)
         self.last_use[spots] = stamp
         self.last_event[spots] = stamp
@@ -193,7 +193,7 @@ class PageSpace:
             self.set_free(gone)
 
     def resize(self, num_pages: int) -> None:
-        """Grow with FREE pages, or drop the pages from `num_pages` on, FREE or not."""
+        """Grow with FREE pages, or drop the pages from `num_pages` on, which are FREE."""
         old = self.num_pages
         if num_pages < old:
             doomed = np.flatnonzero(self.state[num_pages:] == FREE).astype(np.int32) + num_pages
