@@ -6,8 +6,8 @@ from __future__ import annotations
 class SnapshotPace:
     """At least `every_bytes` apart, and `events_per_byte` bytes of events for each of snapshots.
 
-    With two, snapshots take no more than half of the events' bytes. The empty state before seq 0 counts as a snapshot and need not be written. Bytes are counted
-    before compression, of both.
+    With two, snapshots take no more than half of the events' bytes. The empty state before seq 0
+    counts as a snapshot and need not be written. Bytes are counted before compression, of both.
     """
 
     def __init__(self, every_bytes: int, events_per_byte: int = 2) -> None:

@@ -1,4 +1,4 @@
-"""Small simulated runs under pressure, and what their replay must say: for the whole-system tests."""
+"""Small simulated runs under pressure, and what their replay must say."""
 
 import zlib
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 from small_runs import assert_clean, plan_of, replayed_run, writer_of
@@ -29,16 +30,18 @@ def bytes_on_disk(path):
 
 
 def resident_bytes():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class LongRun:
     """A simulation driven step by step, with the digest of the state after each of its steps."""
 
-    def __init__(self, path, seed, **options):
-        self.log = writer_of(path, segment_bytes=SEGMENT_BYTES, **options)
-        self.plan = plan_of(self.log, kind=1, num_requests=3000, seed=seed % 1000)
+    def __init__(self, path, seed, retention, *, num_pages=160, **options):
+        self.log = writer_of(path, retention=retention, segment_bytes=SEGMENT_BYTES, **options)
+        self.plan = plan_of(
+            self.log, kind=1, num_requests=3000, num_pages=num_pages, seed=seed % 1000
+        )
         self.engine = KvEngine(
             self.plan.pools, log=self.log, checker=Checker(), key_seed=1, clock=self.plan.clock
         )
@@ -76,7 +79,7 @@ def assert_each_moment_replays(run, chance):
 def test_a_hundred_times_what_is_kept(tmp_path, seed):
     """Disk and memory are flat over 100 times `keep_bytes`, and each moment kept replays."""
     chance = random.Random(seed)
-    run = LongRun(tmp_path, seed, retention=Retention(keep_bytes=KEEP_BYTES), compress=False)
+    run = LongRun(tmp_path, seed, Retention(keep_bytes=KEEP_BYTES), compress=False)
     early = None
     for fifth in range(1, 6):
         run.write(fifth * WRITTEN_BYTES // 5)
@@ -100,7 +103,7 @@ def test_a_hundred_times_what_is_kept(tmp_path, seed):
 def test_a_flight_recorder_of_a_long_run(tmp_path, seed):
     """A ring never takes more than its bytes, and once it has wrapped each moment replays."""
     chance = random.Random(seed)
-    run = LongRun(tmp_path, seed, retention=Retention(ring_bytes=RING_BYTES))
+    run = LongRun(tmp_path, seed, Retention(ring_bytes=RING_BYTES))
     for round_ in range(1, 9):
         run.write(round_ * RING_BYTES)
         run.log.wait()
@@ -112,9 +115,23 @@ def test_a_flight_recorder_of_a_long_run(tmp_path, seed):
     assert_clean(replayed_run(run.path), open_run(run.path), compared=True)
 
 
+def test_a_ring_always_has_a_state_to_start_from(tmp_path, seed):
+    """Where a snapshot takes as many bytes as the ring's events, there is one in it nonetheless."""
+    run = LongRun(tmp_path, seed, Retention(ring_bytes=RING_BYTES), num_pages=400)
+    for part in range(2, 40):
+        run.write(part * RING_BYTES // 16)
+        run.log.wait()
+        reader = open_run(run.path)
+        assert reader.begins_at == 0 or reader.snapshots
+    assert reader.begins_at > 0
+    assert not run.log.problems
+    run.engine.close()
+    assert_clean(replayed_run(run.path), open_run(run.path), compared=True)
+
+
 def test_seconds_of_history(tmp_path, seed):
     """With `keep_seconds` the history reaches back so far in the run's own time."""
-    run = LongRun(tmp_path, seed, retention=Retention(keep_seconds=2.0))
+    run = LongRun(tmp_path, seed, Retention(keep_seconds=2.0))
     run.write(WRITTEN_BYTES // 8)
     run.log.wait()
     reader = assert_each_moment_replays(run, random.Random(seed))
@@ -129,13 +146,13 @@ def test_seconds_of_history(tmp_path, seed):
 )
 def test_a_reader_beside_a_writing_engine(tmp_path, seed, retention):
     """What is read of a live run is a state that it had, whatever its writer removes meanwhile."""
-    run = LongRun(tmp_path, seed, retention=retention)
+    run = LongRun(tmp_path, seed, retention)
     num_read = 0
-    for part in range(1, 60):
+    for part in range(1, 40):
         run.write(part * 3 * SEGMENT_BYTES // 2)
         # The log's own thread is at work: nobody waits for it.
         reader = open_run(run.path)
         assert reader.next_seq == run.engine.next_seq
         num_read += reader.live
-    assert num_read == 59
+    assert num_read == 39
     run.engine.close()
