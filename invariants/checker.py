@@ -31,6 +31,8 @@ class Checker:
     by id; `ignore` names ids that are not checked. An audit is due every `audit_every` events
     (None: only when it is asked for). `on_violation` is called once for each finding.
 
+    `post_events` are the classes of events that `post` has anything to ask about.
+
     The checker finds; the observer that calls it logs, raises and closes. An unknown id, level or
     policy is a `ConfigError`.
     """
@@ -76,6 +78,7 @@ class Checker:
             # An idle mark is a question of its own, whatever lies between.
             self._plans = compile_plans(active, (Marked,), self._proofs)
             self._every = 1
+        self.post_events = frozenset(of for of, plan in self._plans.items() if plan.posts)
 
     def register(self, invariant: Invariant, *, policy: str | None = None) -> None:
         """Add a user's own invariant, below the catalogue; its checks always run in full."""
