@@ -20,7 +20,8 @@ class PageKeys:
 
     With a secret odd multiplier m, and h_i the hash of page i alone, K_i = m * K_(i-1) + h_i
     modulo 2**64, where K before the first page is `initial(namespace)`. A page's hash sums its
-    tokens, each spread over 64 bits first, under a secret odd factor per offset. A key is never
+    words (two tokens each, the first one in the low half; one token where the page size is odd),
+    each spread over 64 bits first, under a secret odd factor per offset. A key is never
     0, which stands for "not published": 0 becomes 1. Keys name content in a log and are compared
     there; nobody is handed pages because keys are equal.
     """
@@ -42,7 +43,8 @@ class PageKeys:
             secret.to_bytes(secret.bit_length() // 8 + 1, "little"), digest_size=32
         ).digest()
         # The raw stream of a bit generator is the same in every version of numpy.
-        drawn = np.random.PCG64(secret).random_raw(3 + page_size).astype(np.uint64) | np.uint64(1)
+        words = page_size if page_size & 1 else page_size // 2
+        drawn = np.random.PCG64(secret).random_raw(3 + words).astype(np.uint64) | np.uint64(1)
         self._multiplier = int(drawn[0])
         self._spread, self._offset = drawn[1], drawn[2]
         self._factors: Keys = drawn[3:]
@@ -86,12 +88,12 @@ class PageKeys:
 
     def _page_hashes(self, tokens: npt.NDArray[np.int32]) -> Keys:
         # The shift mixes high bits into low ones, so that no pattern of tokens sums to nothing
-        # for every seed.
-        spread = tokens.astype(np.uint64)
-        spread += self._offset
+        # for every seed. Where two tokens make a word, half the work is done.
+        words = tokens.astype(np.uint64) if self._page_size & 1 else tokens.view(np.uint64)
+        spread = words + self._offset
         spread *= self._spread
         spread ^= spread >> np.uint64(32)
-        return spread.reshape(-1, self._page_size) @ self._factors
+        return spread.reshape(len(tokens) // self._page_size, -1) @ self._factors
 
     def _chain(self, hashes: Keys, previous_key: int) -> Keys:
         # K_i = m**(i+1) * K + sum of m**(i-j) * h_j = m**i * (m * K + sum of h_j * m**-j)

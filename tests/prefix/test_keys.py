@@ -17,13 +17,17 @@ WORD = 1 << 64
 
 def keys_by_hand(seed, page_size, tokens, key):
     """The documented formula with Python's own integers."""
-    drawn = [int(x) | 1 for x in np.random.PCG64(seed).random_raw(3 + page_size)]
+    per_word = 1 if page_size % 2 else 2
+    drawn = [int(x) | 1 for x in np.random.PCG64(seed).random_raw(3 + page_size // per_word)]
     multiplier, spread, offset, factors = drawn[0], drawn[1], drawn[2], drawn[3:]
     keys = []
     for first in range(0, len(tokens) - page_size + 1, page_size):
         page_hash = 0
-        for token, factor in zip(tokens[first : first + page_size], factors, strict=True):
-            word = (int(token) + offset) * spread % WORD
+        for idx, factor in enumerate(factors):
+            at = first + idx * per_word
+            pair = [int(token) for token in tokens[at : at + per_word]]
+            word = (sum(token << 32 * half for half, token in enumerate(pair)) + offset) * spread
+            word %= WORD
             page_hash += (word ^ word >> 32) * factor
         key = (multiplier * key + page_hash) % WORD or 1
         keys.append(key)
