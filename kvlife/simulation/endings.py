@@ -40,8 +40,7 @@ class Endings:
         self._take_out(request)
         with loop.watch:
             loop.engine.abort(request.rid)
-        what = "retracted" if request.retracted and place is Place.WAITING else place.name.lower()
-        loop.tally.aborts[what] += 1
+        loop.tally.aborts[_stage_of(request, place)] += 1
         self._gone(request)
 
     def retract(self, request: Request) -> None:
@@ -141,3 +140,14 @@ class Endings:
         following = loop.sessions.end_turn(request)
         if following is not None:
             loop.queue.join(following)
+
+
+def _stage_of(request: Request, place: Place) -> str:
+    """In which state an abort met a request, for the summary."""
+    if place is Place.WAITING and request.retracted:
+        return "retracted"
+    if place is Place.WAITING and request.session is not None:
+        return "before turn"
+    if place is Place.DECODE and request.fate is Fate.FLIGHT:
+        return "in step"
+    return place.name.lower()

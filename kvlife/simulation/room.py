@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from kvlife.engine import KvEngine
 
-AHEAD_PAGES = 128
+# What is evicted ahead of need, as a share of the pool: too little to matter for hits.
+AHEAD_SHARE = 512
 
 
 class Room:
@@ -19,7 +20,11 @@ class Room:
 
     def __init__(self, engine: KvEngine) -> None:
         self._engine = engine
-        self._groups = [group.name for group in engine.ledger.layout.groups]
+        layout = engine.ledger.layout
+        self._groups = [group.name for group in layout.groups]
+        self._ahead = [
+            layout.spaces[group.space_idx].num_pages // AHEAD_SHARE for group in layout.groups
+        ]
         self._bound = [0] * len(self._groups)
 
     def holds(self, need: Sequence[int]) -> bool:
@@ -41,10 +46,10 @@ class Room:
         A command would evict what it lacks by itself; a few pages in each step cost more than many
         at once.
         """
-        for name, num in zip(self._groups, need, strict=True):
+        for name, num, ahead in zip(self._groups, need, self._ahead, strict=True):
             short = num - self._engine.num_free(name)
             if short > 0:
-                self._engine.evict(short + AHEAD_PAGES, name)
+                self._engine.evict(short + ahead, name)
 
     def spend(self, need: Sequence[int]) -> None:
         """So many pages per group were taken or locked, at most."""

@@ -94,7 +94,7 @@ class Scheduler:
         else:
             self._steps.graduate(step)
             self._land(step)
-        if step.number % RELAX_STEPS == 0:
+        if (step.number + 1) % RELAX_STEPS == 0:
             loop.relax(RELAX_STEPS)
         if step.number % SAMPLE_STEPS == 0:
             loop.tally.sample(loop.engine, loop.num_running)
@@ -102,6 +102,7 @@ class Scheduler:
 
     def _launch(self) -> Step | None:
         loop = self._loop
+        loop.engine.step = self._steps.next_number
         chunks = self._admission.plan_chunks()
         if not chunks and not len(loop.decoding):
             return None

@@ -32,11 +32,15 @@ class Steps:
         self._endings = endings
         self._num_launched = 0
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next step."""
+        return self._num_launched
+
     def launch(self, chunks: Sequence[Chunk]) -> Step:
         """Allocate what a step writes, and dispatch it where steps are dispatched."""
         loop, engine = self._loop, self._loop.engine
         number, self._num_launched = self._num_launched, self._num_launched + 1
-        engine.step = number
         batch = loop.decoding.batch(engine) if len(loop.decoding) else None
         num_prefilled = sum(chunk.num_tokens for chunk in chunks)
         with loop.watch:
