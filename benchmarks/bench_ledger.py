@@ -1,4 +1,4 @@
-"""Memory of a large ledger, events at any size of pool and log, and the longest wait of a command."""
+"""Memory of a large ledger, events at any size of pool and log, the longest wait of a command."""
 
 import statistics
 import sys
@@ -18,7 +18,7 @@ PAIRS = 15
 
 
 def ledger_megabytes():
-    """Memory of a ledger of 1,000,000 pages and 4,096 rows of 131,072 tokens, every cell touched."""
+    """Memory of 1,000,000 pages and 4,096 rows of 131,072 tokens, every cell touched."""
     tracemalloc.start()
     ledger = Ledger(
         PoolConfig(

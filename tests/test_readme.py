@@ -39,8 +39,7 @@ def test_example_prints_what_the_readme_says(name):
 def test_the_allocator_without_its_bug_is_quiet():
     """The same block manager with the partial block returned raises nothing and prints nothing."""
     source = blocks("runs")["watch"]
-    mended = source.replace(
-        "whole = self.lengths.pop(rid) // self.size ", "whole = -(-self.lengths.pop(rid) // self.size) "
-    )
+    faulty = "self.lengths.pop(rid) // self.size "
+    mended = source.replace(faulty, "-(-self.lengths.pop(rid) // self.size) ")
     assert mended != source
     assert run(mended).strip() == ""

@@ -118,7 +118,7 @@ _RUN_HEADS = tuple(varint(num) + bytes((RUN,)) for num in range(257))
 def _quick_run(raw: bytes, num: int, step: int) -> bytes | None:
     """A page list that may go up or down by one each; None where it does not all the way."""
     first = int.from_bytes(raw[:4], "little")
-    if np.arange(first, first + step * num, step, np.int32).tobytes() != raw:
+    if np.arange(first, first + step * num, step, dtype=np.int32).tobytes() != raw:
         return None
     return _RUN_HEADS[num] + varint(first << 1) + _UNIT_STEPS[step]
 

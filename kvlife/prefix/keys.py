@@ -93,7 +93,8 @@ class PageKeys:
         spread = words + self._offset
         spread *= self._spread
         spread ^= spread >> np.uint64(32)
-        return spread.reshape(len(tokens) // self._page_size, -1) @ self._factors
+        hashes: Keys = spread.reshape(len(tokens) // self._page_size, -1) @ self._factors
+        return hashes
 
     def _chain(self, hashes: Keys, previous_key: int) -> Keys:
         # K_i = m**(i+1) * K + sum of m**(i-j) * h_j = m**i * (m * K + sum of h_j * m**-j)
