@@ -34,6 +34,7 @@ from kvlife.events import (
 from kvlife.ledger import PageState, RowState, derive
 from kvlife.ledger.spans import indices, num_at
 
+
 def pools(page_size, num_pages, capacity, **more):
     return PoolConfig(
         page_size=page_size, num_pages=num_pages, max_requests=7, max_context_len=capacity, **more
@@ -141,7 +142,11 @@ class Lives:
             space = self.ledger.spaces[group.space_idx]
             known = listed[listed < space.num_pages]
             cached = (space.state[known] == PageState.CACHED) & (space.group[known] == group.idx)
-            if known.size != listed.size or not cached.all() or np.unique(listed).size < listed.size:
+            if (
+                known.size != listed.size
+                or not cached.all()
+                or np.unique(listed).size < listed.size
+            ):
                 return nothing
         return prefix, pages, (0,) * len(self.layout.window_groups)
 
@@ -156,9 +161,7 @@ class Lives:
         cursors = self._skips(rows, lens)
         event = Allocated(ints(*rows), ints(*lens), self.no_pages(), cursors)
         taken, used = [], [0] * len(self.ledger.spaces)
-        for group, at in zip(
-            self.layout.groups, derive(self.ledger, event).taken_at, strict=True
-        ):
+        for group, at in zip(self.layout.groups, derive(self.ledger, event).taken_at, strict=True):
             free, skip = self.ledger.spaces[group.space_idx].free, used[group.space_idx]
             num = num_at(at)
             if skip + num > free.num_free:
@@ -229,12 +232,9 @@ class Lives:
         if not rows:
             return None
         ends = [
-            self.between(int(columns.committed[row]), int(columns.allocated[row]))
-            for row in rows
+            self.between(int(columns.committed[row]), int(columns.allocated[row])) for row in rows
         ]
-        lens = [
-            self.between(self._lowest(row), int(columns.committed[row])) for row in rows
-        ]
+        lens = [self.between(self._lowest(row), int(columns.committed[row])) for row in rows]
         ends = [
             max(length, end - self.rng.choice((0, 0, 3)))
             for end, length in zip(ends, lens, strict=True)

@@ -53,9 +53,7 @@ def admit(rid, row, prefix=0, pages=(), *, prompt=16, floor=0, cursors=()):
 
 def resume(rid, row, prefix=0, pages=(), *, prompt=16, restored=None, new=(), cursors=()):
     end = prefix if restored is None else restored
-    return Resumed(
-        rid, row, 0, prompt, prefix, 0, tuple(cursors), lists(pages), end, lists(new)
-    )
+    return Resumed(rid, row, 0, prompt, prefix, 0, tuple(cursors), lists(pages), end, lists(new))
 
 
 def allocate(row, length, pages=(), cursors=None):
