@@ -71,6 +71,9 @@ class Checker:
         active = [inv for inv in self._catalogue if inv.built and inv.id not in self.ignored]
         self._audited = [inv for inv in active if inv.audit is not None]
         self._proofs = Proofs()
+        if self.level != "event" or self.ignored:
+            # Events, or faults, pass unseen, so that nothing proven earlier may be built on.
+            self._proofs.build_on_nothing()
         self._plans: dict[type, Plan] = {}
         if self.level in ("event", "sample"):
             self._plans = compile_plans(active, EVENT_TYPES, self._proofs)

@@ -114,6 +114,7 @@ def _all_free(ledger: Ledger, space_idx: int, pages: I32) -> bool:
 
 def joins_cached(ledger: Ledger, joined: PageLists, joined_at: tuple[At, ...]) -> bool:
     """Whether the pages are CACHED ones of their groups, each once, and fill empty entries."""
+    shared = len(ledger.layout.spaces) < len(ledger.layout.groups)
     for group, pages, at in zip(ledger.layout.groups, joined, joined_at, strict=True):
         num = len(pages)
         if num != num_at(at):
@@ -125,7 +126,8 @@ def joins_cached(ledger: Ledger, joined: PageLists, joined_at: tuple[At, ...]) -
                 return False
             if space.state.take(pages).tobytes() != CACHED * num or not distinct(pages):
                 return False
-            if space.group.take(pages).tobytes() != bytes((group.idx,)) * num:
+            # In a space of one group every page in use is that group's.
+            if shared and space.group.take(pages).tobytes() != bytes((group.idx,)) * num:
                 return False
     return True
 

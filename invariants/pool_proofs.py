@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvlife.invariants.page_proofs import CACHED, DRAINING, distinct, lets_go_exactly
-from kvlife.ledger import PageState, RowState
+from kvlife.ledger import PageState
+from kvlife.ledger.rows import ROW_DRAINING, ROW_HELD
 
 if TYPE_CHECKING:
     from kvlife.events import Evicted, Pinned, Resized, StepSettled, Unpinned
@@ -47,7 +48,7 @@ def step_settled(ledger: Ledger, event: StepSettled, change: Change) -> bool:
     rows = ledger.steps[event.step].rows
     state = ledger.rows.state.take(rows)
     if DRAINING in state.tobytes():
-        last = (state == RowState.DRAINING) & (ledger.rows.in_flight.take(rows) == 1)
+        last = (state == ROW_DRAINING) & (ledger.rows.in_flight.take(rows) == 1)
         due = np.sort(rows[last])
         if due.tobytes() != np.sort(event.drained).astype(np.intp).tobytes():
             return False
@@ -89,4 +90,4 @@ def all_written(ledger: Ledger, index: Index) -> bool:
     rows = ledger.rows
     early = (rows.protected > rows.committed) & (rows.in_flight == 0)
     early[index] = False
-    return not (early & (rows.state == RowState.HELD)).any()
+    return not (early & (rows.state == ROW_HELD)).any()

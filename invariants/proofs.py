@@ -46,7 +46,7 @@ from kvlife.ledger.spans import spans_of
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
     from kvlife.invariants.page_proofs import I32, Index
-    from kvlife.ledger import Change, Ledger
+    from kvlife.ledger import Change, Lane, Ledger
 
 Proof = Callable[["Ledger", Any, "Change"], bool]  # Any: the event class that the proof is for
 
@@ -182,12 +182,18 @@ class Proofs:
         """
         lane = None if change.index is None else ledger.rows.lane_at(change.index)
         if lane is None or not self._own.reach(lane, change.old_allocated):
+            if lane is not None and len(lane.index) == 1:
+                return _one_row_writable(ledger, lane)
             return self._writable(ledger, event, change)
         for group, pages in zip(ledger.layout.groups, event.pages, strict=True):
             if len(pages) and not _alone(ledger, group, pages):
                 return False
         self._own.note(lane)
         return True
+
+    def build_on_nothing(self) -> None:
+        """From now on prove each allocation from the columns alone."""
+        self._after[Allocated] = self._writable
 
     def forget(self) -> None:
         """A fault was found: what was proven of a batch may not stand any longer."""
@@ -220,6 +226,23 @@ class Proofs:
         if whole:
             self._own.note(lane)
         return True
+
+
+def _one_row_writable(ledger: Ledger, lane: Lane) -> bool:
+    """As `_writable` for one row, whose entries lie side by side."""
+    row, start, end = int(lane.index[0]), int(lane.committed[0]), int(lane.allocated[0])
+    if ledger.layout.scheduled or not 0 <= start <= end <= ledger.layout.capacity:
+        return False
+    for group in ledger.layout.groups:
+        base = row * group.table_width
+        low, high = start // group.page_size, -(-end // group.page_size)
+        pages = ledger.tables[group.idx][base + low : base + high]
+        if group.window is not None:
+            # Positions that a window has skipped have no page.
+            pages = pages[pages != 0]
+        if not _alone(ledger, group, pages):
+            return False
+    return True
 
 
 def _last_entries(ledger: Ledger, group: GroupLayout, index: Index, last: I32) -> Index:

@@ -13,7 +13,7 @@ from kvlife.invariants.page_proofs import (
     joins_cached,
     lets_go_exactly,
 )
-from kvlife.ledger import RowState
+from kvlife.ledger.rows import ROW_FREE, ROW_HELD
 
 if TYPE_CHECKING:
     from kvlife.events import (
@@ -44,7 +44,7 @@ def resumed(ledger: Ledger, event: Resumed, change: Change) -> bool:
 
 def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
     layout, prefix = ledger.layout, event.prefix_len
-    if event.rid in ledger.requests or ledger.rows.state[event.row] != RowState.FREE:
+    if event.rid in ledger.requests or ledger.rows.state[event.row] != ROW_FREE:
         return False
     if not 0 <= prefix <= layout.capacity or prefix % layout.align:
         return False
@@ -60,7 +60,7 @@ def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
 def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
     """The published length grows by whole pages, all of them PRIVATE; no rebinds."""
     rows, row, layout = ledger.rows, event.row, ledger.layout
-    if event.rebinds.size or rows.state[row] != RowState.HELD:
+    if event.rebinds.size or rows.state[row] != ROW_HELD:
         return False
     old, new = int(rows.protected[row]), event.protected_len
     top = rows.allocated[row] if layout.scheduled else rows.committed[row]
@@ -126,7 +126,7 @@ def _waiting_released(ledger: Ledger, event: Released) -> bool:
 
 
 def _holds(ledger: Ledger, rid: str, row: int) -> bool:
-    return ledger.requests.get(rid) == row and ledger.rows.state[row] == RowState.HELD
+    return ledger.requests.get(rid) == row and ledger.rows.state[row] == ROW_HELD
 
 
 def _owns_pins(ledger: Ledger, rid: str) -> bool:
@@ -169,7 +169,7 @@ def restored(ledger: Ledger, event: SessionRestored, change: Change) -> bool:
         return False
     if rows.session[row] != event.session_id or rows.rid[row] is not None:
         return False
-    if rows.state[row] != RowState.HELD:
+    if rows.state[row] != ROW_HELD:
         return False
     if event.rid in ledger.requests or event.rid in ledger.waiting:
         return False
@@ -204,5 +204,5 @@ def closed(ledger: Ledger, event: SessionClosed, change: Change) -> bool:
         return False
     if ledger.rows.session[row] != event.session_id:
         return False
-    held = bool(ledger.rows.state[row] == RowState.HELD)
+    held = bool(ledger.rows.state[row] == ROW_HELD)
     return held and _row_goes(ledger, row, event.pages, change)

@@ -203,14 +203,38 @@ def test_what_cannot_be_registered():
         checker.register(Invariant("mine", "it checks nothing"))
 
 
-IDS = """
-    ladder-order protected-aligned protected-monotone settled-bound session-prefix-fixed
-    row-single-holder release-once page-double-alloc page-double-free page-freed-by-stranger
-    allocated-covers-pages refs-balance write-exclusive evicted-while-locked pinned-page-freed
-    in-flight-fence window-cursor written-before-shared state-slot-single-owner state-lookahead
-    reserved-untouched idle-no-leak index-agrees page-aliased page-use-after-free page-conservation
-    row-conservation device-agrees content-unchanged rank-agreement
-""".split()
+IDS = [
+    "ladder-order",
+    "protected-aligned",
+    "protected-monotone",
+    "settled-bound",
+    "session-prefix-fixed",
+    "row-single-holder",
+    "release-once",
+    "page-double-alloc",
+    "page-double-free",
+    "page-freed-by-stranger",
+    "allocated-covers-pages",
+    "refs-balance",
+    "write-exclusive",
+    "evicted-while-locked",
+    "pinned-page-freed",
+    "in-flight-fence",
+    "window-cursor",
+    "written-before-shared",
+    "state-slot-single-owner",
+    "state-lookahead",
+    "reserved-untouched",
+    "idle-no-leak",
+    "index-agrees",
+    "page-aliased",
+    "page-use-after-free",
+    "page-conservation",
+    "row-conservation",
+    "device-agrees",
+    "content-unchanged",
+    "rank-agreement",
+]
 
 
 def test_the_catalogue_is_complete_and_in_order():
