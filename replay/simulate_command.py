@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import attrs
 from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -38,101 +39,127 @@ TRACE_PAGES = 65_536
 SYNTHETIC_PAGES = 1_024
 
 
-def simulate(
-    *,
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class SimulateOptions:
+    """The options of `kvlife simulate`."""
+
     trace: Annotated[
         Path | None, Parameter(help="A workload in the Mooncake format: plain, .gz or .zst.")
-    ] = None,
+    ] = None
     synthetic: Annotated[
         int | None, Parameter(help="Generate so many requests: conversations of several turns.")
-    ] = None,
-    limit: Annotated[int | None, Parameter(help="Only the first requests of the trace.")] = None,
-    log: Annotated[Path | None, Parameter(help="The folder that gets the run's log.")] = None,
-    page_size: Annotated[int, Parameter(help="Tokens a page.")] = 16,
+    ] = None
+    limit: Annotated[int | None, Parameter(help="Only the first requests of the workload.")] = None
+    log: Annotated[Path | None, Parameter(help="The folder that gets the run's log.")] = None
+    page_size: Annotated[int, Parameter(help="Tokens a page.")] = 16
     num_pages: Annotated[
         int | None,
-        Parameter(help="Pages; default 65,536 for a trace, few for generated requests."),
-    ] = None,
-    max_running: Annotated[int, Parameter(help="Requests that run together at most.")] = 256,
-    chunk_tokens: Annotated[int, Parameter(help="Prompt tokens a step at most.")] = 8192,
+        Parameter(help="Pages; by default 65,536 for a trace, few for generated requests."),
+    ] = None
+    max_running: Annotated[int, Parameter(help="Requests that run together at most.")] = 256
+    chunk_tokens: Annotated[int, Parameter(help="Prompt tokens a step at most.")] = 8192
     headroom: Annotated[
         int, Parameter(help="Tokens that an admission leaves for each running request at first.")
-    ] = 16,
-    policy: Annotated[str, Parameter(help="What is evicted first: lru, lfu, fifo, slru.")] = "lru",
-    seed: Annotated[int, Parameter(help="Of all that is drawn, and of the page keys.")] = 0,
+    ] = 16
+    policy: Annotated[str, Parameter(help="What is evicted first: lru, lfu, fifo, slru.")] = "lru"
+    seed: Annotated[int, Parameter(help="Of all that is drawn, and of the page keys.")] = 0
     sequential: Annotated[
-        bool, Parameter(negative="", help="One request after another, in a pool that never evicts.")
-    ] = False,
+        bool, Parameter(negative="", help="One request after another; the pool never evicts.")
+    ] = False
     overlap: Annotated[
         bool, Parameter(negative="", help="Dispatch a step before the one in front of it settles.")
-    ] = False,
+    ] = False
     session_rate: Annotated[
         float, Parameter(help="Share of conversations that are streaming sessions.")
-    ] = 0.0,
-    abort_rate: Annotated[float, Parameter(help="Share of requests that are aborted.")] = 0.0,
+    ] = 0.0
+    abort_rate: Annotated[float, Parameter(help="Share of requests that are aborted.")] = 0.0
     window: Annotated[
         int | None, Parameter(help="Add a sliding-window group of so many tokens.")
-    ] = None,
-    draft: Annotated[int, Parameter(help="Tokens guessed for each row and step.")] = 0,
-    acceptance: Annotated[float, Parameter(help="Chance that a guessed token is right.")] = 0.7,
-    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event",
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
-) -> int:
+    ] = None
+    draft: Annotated[int, Parameter(help="Tokens guessed for each row and step.")] = 0
+    acceptance: Annotated[float, Parameter(help="Chance that a guessed token is right.")] = 0.7
+    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event"
+    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False
+
+
+def simulate(options: SimulateOptions | None = None) -> int:
     """Run a workload through the engine, check each event, and write its log.
 
     Same arguments and seed: the same log, byte for byte. Exit status: 0 fine, 1 a violation was
     found, 2 the workload or the arguments are unusable.
     """
-    config = SchedulerConfig(
-        max_running=1 if sequential else max_running,
-        chunk_tokens=chunk_tokens,
-        headroom_tokens=headroom,
-        overlap=overlap,
-        draft=draft,
-        acceptance=acceptance,
-        session_rate=session_rate,
-        abort_rate=abort_rate,
-        seed=seed,
+    options = SimulateOptions() if options is None else options
+    plan = _plan(options)
+    with _progress(len(plan.workload), quiet=options.json) as advance:
+        outcome = run_plan(plan, advance)
+    if options.json:
+        print(json_format.dumps(as_json(outcome), default=str))
+    else:
+        print_report(Console(highlight=False), outcome, options.log)
+    return _FOUND if outcome.findings else _FINE
+
+
+def _plan(options: SimulateOptions) -> SimulationPlan:
+    config = _config(options)
+    workload = _workload(options)
+    pools = size_pools(
+        workload,
+        config,
+        page_size=options.page_size,
+        num_pages=_num_pages(options, workload, config),
+        window=options.window,
     )
-    if sequential and (overlap or draft or session_rate or abort_rate or window is not None):
+    clock = VirtualClock()
+    return SimulationPlan(
+        workload=workload,
+        pools=pools,
+        config=None if options.sequential else config,
+        policy=options.policy,
+        key_seed=options.seed,
+        level=options.check,
+        log=None if options.log is None else SteadyLog(options.log, clock_ns=clock),
+        clock=clock,
+    )
+
+
+def _config(options: SimulateOptions) -> SchedulerConfig:
+    loop_only = (options.overlap, options.draft, options.session_rate, options.abort_rate)
+    if options.sequential and (any(loop_only) or options.window is not None):
         raise ConfigError(
             "--sequential takes one request after another: leave out --overlap, --draft,"
             " --session-rate, --abort-rate and --window"
         )
-    workload = _workload(trace, synthetic, limit, seed)
-    if num_pages is None:
-        least = least_pages(workload, config, page_size)
-        num_pages = max(least, SYNTHETIC_PAGES if trace is None else TRACE_PAGES)
-        if sequential:
-            num_pages = max(least, pages_without_eviction(workload, page_size))
-    clock = VirtualClock()
-    plan = SimulationPlan(
-        workload=workload,
-        pools=size_pools(workload, config, page_size=page_size, num_pages=num_pages, window=window),
-        config=None if sequential else config,
-        policy=policy,
-        key_seed=seed,
-        level=check,
-        log=None if log is None else SteadyLog(log, clock_ns=clock),
-        clock=clock,
+    return SchedulerConfig(
+        max_running=1 if options.sequential else options.max_running,
+        chunk_tokens=options.chunk_tokens,
+        headroom_tokens=options.headroom,
+        overlap=options.overlap,
+        draft=options.draft,
+        acceptance=options.acceptance,
+        session_rate=options.session_rate,
+        abort_rate=options.abort_rate,
+        seed=options.seed,
     )
-    with _progress(len(workload), quiet=json) as advance:
-        outcome = run_plan(plan, advance)
-    if json:
-        print(json_format.dumps(as_json(outcome), default=str))
-    else:
-        print_report(Console(highlight=False), outcome, log)
-    return _FOUND if outcome.findings else _FINE
 
 
-def _workload(trace: Path | None, synthetic: int | None, limit: int | None, seed: int) -> Workload:
-    if (trace is None) == (synthetic is None):
+def _num_pages(options: SimulateOptions, workload: Workload, config: SchedulerConfig) -> int:
+    if options.num_pages is not None:
+        return options.num_pages
+    least = least_pages(workload, config, options.page_size)
+    if options.sequential:
+        return max(least, pages_without_eviction(workload, options.page_size))
+    return max(least, SYNTHETIC_PAGES if options.trace is None else TRACE_PAGES)
+
+
+def _workload(options: SimulateOptions) -> Workload:
+    if (options.trace is None) == (options.synthetic is None):
         raise ConfigError("name one workload: --trace FILE, or --synthetic N")
-    if trace is not None:
-        return read_mooncake(trace, limit=limit, seed=seed)
-    assert synthetic is not None  # one of the two is there
-    workload = generate(SyntheticConfig(num_requests=synthetic, seed=seed))
-    return workload if limit is None else workload.first(limit)
+    if options.trace is not None:
+        return read_mooncake(options.trace, limit=options.limit, seed=options.seed)
+    assert options.synthetic is not None  # one of the two is there
+    workload = generate(SyntheticConfig(num_requests=options.synthetic, seed=options.seed))
+    return workload if options.limit is None else workload.first(options.limit)
 
 
 @contextmanager

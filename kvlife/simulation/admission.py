@@ -145,7 +145,7 @@ class Admission:
         loop, tokens = self._loop, self._tokens(request)
         assert request.session is not None  # it has an idle session
         held = loop.workload.tokens(resting.idx)[: resting.kept_len]
-        wanted = common_len(held, tokens[:-1])
+        wanted = shared_len(held, tokens[:-1])
         rewound = loop.sessions.rewind(wanted)
         if rewound is not None:
             wanted = rewound
@@ -162,7 +162,7 @@ class Admission:
         loop.tally.prompt_tokens += request.prompt_len
 
 
-def common_len(left: Tokens, right: Tokens) -> int:
+def shared_len(left: Tokens, right: Tokens) -> int:
     """How many tokens two arrays have in common from the start."""
     num = min(len(left), len(right))
     differing = np.flatnonzero(left[:num] != right[:num])

@@ -49,7 +49,12 @@ def size_pools(
 
 
 def least_pages(workload: Workload, config: SchedulerConfig, page_size: int) -> int:
-    """The smallest pool that its longest request fits into, in pages."""
+    """The smallest pool that its longest request fits into, in pages.
+
+    Raises `ConfigError` where `page_size` is no size.
+    """
+    if page_size < 1:
+        raise ConfigError(f"page_size is {page_size}; it must be at least 1 token")
     # Page 0 is reserved, and a rewound session may hold a page more until its step has settled.
     return 2 + -(-_capacity(workload, config) // page_size)
 

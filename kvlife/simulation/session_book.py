@@ -93,11 +93,11 @@ class SessionBook:
         if self._generator.random() < self._config.close_rate:
             self._close_later(request, now_ns + int(self._generator.exponential(1e9)))
 
-    def rewind(self, common_len: int) -> int | None:
+    def rewind(self, shared_len: int) -> int | None:
         """How many of the tokens it could keep a turn keeps where it goes back further, or None."""
         if self._generator.random() >= self._config.rewind_rate:
             return None
-        return int(self._generator.random() * common_len)
+        return int(self._generator.random() * shared_len)
 
     def _close_later(self, request: Request, time_ns: int) -> None:
         assert request.session is not None  # the callers looked

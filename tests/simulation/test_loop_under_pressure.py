@@ -4,7 +4,7 @@ from loop_runs import run_loop, tokens, workload_of
 
 from kvlife.events import Admitted, Evicted, Protected, Resumed, Retracted, SessionClosed
 from kvlife.simulation import SchedulerConfig
-from kvlife.simulation.admission import common_len
+from kvlife.simulation.admission import shared_len
 
 OPTIMISTIC = SchedulerConfig(headroom_tokens=0)
 
@@ -77,10 +77,10 @@ def test_pages_are_evicted_for_a_prompt():
     assert run.tally.completed == 2
 
 
-def test_the_common_part_of_two_token_arrays():
+def test_the_shared_part_of_two_token_arrays():
     """It ends at the first difference, or with the shorter array."""
-    assert common_len(tokens(0, 5), tokens(0, 9)) == 5
+    assert shared_len(tokens(0, 5), tokens(0, 9)) == 5
     left, right = tokens(0, 5), tokens(0, 5)
     right[3] = 77
-    assert common_len(left, right) == 3
-    assert common_len(tokens(0, 3), tokens(9, 3)) == 0
+    assert shared_len(left, right) == 3
+    assert shared_len(tokens(0, 3), tokens(9, 3)) == 0

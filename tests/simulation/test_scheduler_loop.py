@@ -10,7 +10,7 @@ from kvlife.simulation.virtual_time import step_ns
 
 
 def test_a_single_request_goes_through_prefill_and_two_decode_steps():
-    """A prompt of 5 and an answer of 3 take one prefill and two decode steps, and 7 tokens of KV."""
+    """A prompt of 5 and an answer of 3: one prefill, two decode steps, 7 tokens of KV."""
     run = run_loop(workload_of((0, tokens(0, 5), 3)))
     assert run.names() == [
         "Admitted", "Allocated", "Committed", "Protected",

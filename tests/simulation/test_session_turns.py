@@ -113,9 +113,7 @@ def test_a_retracted_turn_loses_the_sessions_row():
         conversation_idx=np.array([0, 1, 1], np.int32), turn_idx=np.array([0, 0, 1], np.int32)
     )
     # r0 grows to 20 tokens; r1, then r2 on its row, are younger. 27 pages of one token.
-    workload = workload_of(
-        (0, tokens(500, 4), 17), (1, said, 2), (2, longer, 10), turns=turns
-    )
+    workload = workload_of((0, tokens(500, 4), 17), (1, said, 2), (2, longer, 10), turns=turns)
     config = sessions()
     run = run_loop(workload, config, page_size=1, num_pages=26)
     retracted = run.of(Retracted)
