@@ -50,6 +50,8 @@ def pack_ints(out: bytearray, values: I32, run_left: int) -> int:
     them this array took.
     """
     num = values.size
+    if num == 1:
+        return _pack_one(out, int(values[0]), run_left)
     low, high = int(values.min()), int(values.max())
     if num <= min(run_left, MAX_RUN) and _put_run(out, values, low, high):
         return num
@@ -62,6 +64,20 @@ def pack_ints(out: bytearray, values: I32, run_left: int) -> int:
     else:
         out.append(PLANES | plain)
     out += _planes(values, plain)
+    return 0
+
+
+def _pack_one(out: bytearray, value: int, run_left: int) -> int:
+    """As `pack_ints` for one value, which takes no array operation."""
+    if value == 1 and run_left >= 1:
+        out.append(ONES)
+        return 1
+    if 0 <= value <= 0xFF:
+        out += bytes((PLANES | 1, value))
+    else:
+        out.append(OFFSET_PLANES | 1)
+        put_varint(out, zigzag(value))
+        out.append(0)
     return 0
 
 
@@ -105,7 +121,7 @@ def from_planes(content: bytes, pos: int, num: int, width: int) -> I32:
     return values
 
 
-_ZEROS = tuple(bytes(num) for num in range(257))
+_QUICK_PAGES = 4096
 _PAGE_HEADS = tuple(
     tuple(varint(num) + bytes((PLANES | width,)) for num in range(257)) for width in range(5)
 )
@@ -124,28 +140,25 @@ def _quick_run(raw: bytes, num: int, step: int) -> bytes | None:
 
 
 def quick_page_list(pages: I32) -> bytes | None:
-    """A page list of at most 256 entries, in byte planes; None where `pack_ints` shall do it.
+    """A page list of at most 4,096 entries, in byte planes; None where `pack_ints` shall do it.
 
     Slices of bytes find the width without a look at the values, which takes numpy much longer.
     """
     num = pages.size
     if not num:
         return b"\0"
-    if num > 256 or pages.dtype is not _INT32:
+    if num > _QUICK_PAGES or pages.dtype is not _INT32:
         return None
     raw = pages.tobytes()
     if num > 2:
         rise = int.from_bytes(raw[-4:], "little") - int.from_bytes(raw[:4], "little")
         if rise == num - 1 or rise == 1 - num:
-            return _quick_run(raw, num, 1 if rise > 0 else -1)
-    zeros = _ZEROS[num]
-    top = raw[3::4]
-    if top != zeros:
-        return _PAGE_HEADS[4][num] + raw[0::4] + raw[1::4] + raw[2::4] + top
-    third = raw[2::4]
-    if third != zeros:
-        return _PAGE_HEADS[3][num] + raw[0::4] + raw[1::4] + third
-    second = raw[1::4]
-    if second != zeros:
-        return _PAGE_HEADS[2][num] + raw[0::4] + second
-    return _PAGE_HEADS[1][num] + raw[0::4]
+            return _quick_run(raw, num, 1 if rise > 0 else -1) if num <= 256 else None
+    zeros = bytes(num)
+    for width in (4, 3, 2):
+        if raw[width - 1 :: 4] != zeros:
+            break
+    else:
+        width = 1
+    head = _PAGE_HEADS[width][num] if num <= 256 else varint(num) + bytes((PLANES | width,))
+    return head + b"".join(raw[plane::4] for plane in range(width))

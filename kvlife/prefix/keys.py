@@ -11,7 +11,7 @@ from kvlife.errors import ConfigError
 Keys = npt.NDArray[np.uint64]
 
 MASK = (1 << 64) - 1
-BLOCK_PAGES = 4096
+BLOCK_PAGES = 1024
 """Pages that one round of array operations names; it bounds the tables of powers."""
 
 
