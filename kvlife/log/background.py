@@ -163,9 +163,7 @@ class LogThread:
             self._drop_stale_snapshots(RING_SNAPSHOTS)
             path = self._new_name("spare")
             oldest.path.rename(path)
-            spare = MappedFile(path, oldest.num_bytes)
-            spare.wipe(0)
-            self._spares.put(spare)
+            self._spares.put(MappedFile(path, oldest.num_bytes))
 
     def _drop_stale_snapshots(self, num_kept: int) -> None:
         for stale in self.inventory.stale_snapshots(num_kept):

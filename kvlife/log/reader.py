@@ -28,6 +28,7 @@ from kvlife.log.snapshot_file import read_head, read_snapshot
 from kvlife.log.stretch import Position, Stretch
 from kvlife.log.tail import CloseMark, Gap, Tail, scan_tail
 from kvlife.log.walk import next_valid
+from kvlife.log.wire import MAX_PACKED_BYTES
 
 _TRIES = 5
 
@@ -173,7 +174,7 @@ class LogRun:
         try:
             read_segment_head(file, self._header_crc)
         except UnreadableHead as error:
-            if next_valid(file.path.read_bytes()[: 1 << 26], 0) is not None:
+            if _holds_records(file):
                 if self.salvage:
                     return False
                 raise
@@ -205,20 +206,19 @@ class LogRun:
         try:
             head, content = read_segment(file, self._header_crc)
             tail = scan_tail(head, content)
-        except BadBytes as error:
-            raise LogCorrupt(f"{file.path}: {error}") from error
         except LogVersionError:
             raise
         except LogError as error:
+            trouble = _placed(file, error)
             if not self.salvage:
-                raise
-            self._warnings.append(f"{error}; its events, from seq {file.first_seq}, are lost")
+                raise trouble from error
+            self._warnings.append(f"{trouble}; its events, from seq {file.first_seq}, are lost")
             return Tail(file.first_seq)
-        trouble = _trouble(file, tail, follower_lost=follower_lost)
-        if trouble is not None:
+        damage = _damage(file, tail, follower_lost=follower_lost)
+        if damage is not None:
             if not self.salvage:
-                raise trouble
-            self._warnings.append(str(trouble))
+                raise damage
+            self._warnings.append(str(damage))
         if not self.live:
             self._warn_of_end(file, head, tail, len(content))
         return tail
@@ -364,7 +364,7 @@ def _read_header(path: Path) -> bytes:
     return content
 
 
-def _trouble(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:
+def _damage(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:
     """What of the last segment is no tear but damage."""
     if tail.bad:
         return LogCorrupt(
@@ -379,3 +379,17 @@ def _trouble(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError 
             " use --salvage to read what is there"
         )
     return None
+
+
+def _holds_records(file: SegmentFile) -> bool:
+    with file.path.open("rb") as stream:
+        content = stream.read(MAX_PACKED_BYTES)
+    try:
+        return next_valid(content, 0) is not None
+    except BadBytes:
+        return True
+
+
+def _placed(file: SegmentFile, error: LogError) -> LogError:
+    """The error with its file, where it does not say it yet."""
+    return LogCorrupt(f"{file.path}: {error}") if isinstance(error, BadBytes) else error

@@ -54,7 +54,7 @@ class SegmentLink:
 
 
 class MappedFile:
-    """A file of `num_bytes`, reserved and mapped, made where there is none.
+    """A file of `num_bytes` zeros, reserved and mapped, made where there is none.
 
     Raises `LogFull`, and leaves nothing then.
     """
@@ -70,6 +70,8 @@ class MappedFile:
             raise log_full(path, num_bytes, error) from error
         try:
             reserve_space(self.fd, num_bytes)
+            # Pages that were written already cost the engine's thread no wait for the disk's maps.
+            self.wipe(0)
             self.map = mmap.mmap(self.fd, num_bytes)
         except OSError as error:
             os.close(self.fd)
@@ -86,10 +88,10 @@ class MappedFile:
 
     def wipe(self, start: int) -> None:
         """Zero the file from `start` on, in pieces that hold no other thread up."""
-        zeros = bytes(1 << 16)
-        for pos in range(start, self.num_bytes, len(zeros)):
-            piece = min(len(zeros), self.num_bytes - pos)
-            self.map[pos : pos + piece] = zeros[:piece]
+        zeros = memoryview(bytes(1 << 16))
+        pos = start
+        while pos < self.num_bytes:
+            pos += os.pwrite(self.fd, zeros[: self.num_bytes - pos], pos)
 
     def sync(self) -> None:
         """Bring to the disk what was written; Linux does this for mapped pages as well."""

@@ -15,6 +15,8 @@ from kvlife.log.wire import GROUP, LAST_EVENT_CODE, LONG, LONG_HEAD, RECORD_HEAD
 HEAD_BYTES = RECORD_HEAD.size
 _LONG_HEAD_BYTES = HEAD_BYTES + LONG_HEAD.size
 _CHUNK = 1 << 18
+# More candidates than any log of ours has behind a bad record; it bounds the time of a scan.
+_MAX_CANDIDATES = 1 << 18
 
 # kind, where the body begins and ends, step, time, where the record begins, its crc
 Record = tuple[int, int, int, int, int, int, int]
@@ -94,8 +96,9 @@ def next_valid(content: bytes, start: int) -> int | None:
     """The offset of the first valid record at or behind `start`.
 
     A candidate's lengths must fit, and what follows it must name its crc, or be nothing: that
-    leaves few whose checksum has to be computed.
+    leaves few whose checksum has to be computed. Raises `BadBytes` where there are too many.
     """
+    num_tried = 0
     used = len(content.rstrip(b"\0"))
     octets = np.frombuffer(content, np.uint8)
     for low in range(start, used, _CHUNK):
@@ -104,6 +107,9 @@ def next_valid(content: bytes, start: int) -> int | None:
             crc = int.from_bytes(content[offset : offset + 4], "little")
             if zlib.crc32(content[offset + 4 : end]) == crc:
                 return int(offset)
+            num_tried += 1
+            if num_tried > _MAX_CANDIDATES:
+                raise BadBytes("a bad record, and behind it no end of what may be records")
     return None
 
 
