@@ -106,12 +106,9 @@ def audit_index(census: Census) -> Evidence | None:
 def _keys_and_index(census: Census, group: GroupLayout, pages: Index) -> Evidence | None:
     space = census.ledger.spaces[group.space_idx]
     if not census.ledger.layout.duplicates:
-        keys = space.key[pages]
-        order = np.argsort(keys)
-        same = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
-        if same.size:
-            pair = np.stack((pages[order[same]], pages[order[same + 1]]), axis=1).ravel()
-            return _pages(census, group.space_idx, pair, why="two pages have one key")
+        ordered = np.sort(space.key[pages])
+        if (ordered[1:] == ordered[:-1]).any():
+            return _under_one_key(census, group.space_idx, pages)
     if census.index is None:
         return None
     indexed = np.sort(census.index.pages(group.idx))
@@ -127,6 +124,14 @@ def _keys_and_index(census: Census, group: GroupLayout, pages: Index) -> Evidenc
             twice_in_index=twice,
         ),
     }
+
+
+def _under_one_key(census: Census, space_idx: int, pages: Index) -> Evidence | None:
+    keys = census.ledger.spaces[space_idx].key[pages]
+    order = np.argsort(keys, kind="stable")
+    same = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    pairs = np.stack((pages[order[same]], pages[order[same + 1]]), axis=1).ravel()
+    return _pages(census, space_idx, pairs, why="two pages have one key")
 
 
 def audit_aliased(census: Census) -> Evidence | None:
@@ -165,9 +170,13 @@ def audit_page_conservation(census: Census) -> Evidence | None:
         unknown = np.flatnonzero(space.state > PageState.RESERVED)
         if unknown.size:
             return _pages(census, space_idx, unknown, why="no such state")
-        listed = space.free.pages()
+        listed, free = space.free.pages(), space.state == PageState.FREE
+        is_listed = np.zeros(space.num_pages, np.bool_)
+        is_listed[listed] = True
+        if listed.size == np.count_nonzero(free) and np.array_equal(is_listed, free):
+            continue
         count = np.bincount(listed, minlength=space.num_pages)
-        bad = np.flatnonzero(count != (space.state == PageState.FREE))
+        bad = np.flatnonzero(count != free)
         if bad.size:
             why = "the free list is not the FREE pages, each once"
             return _pages(census, space_idx, bad, why=why, times_listed=few(count[bad]))
