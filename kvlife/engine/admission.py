@@ -44,6 +44,7 @@ class AdmissionCommands(EngineCore):
     ) -> Hit:
         """Look a prompt up in the prefix index; changes nothing, recency included."""
         prompt = as_tokens(tokens)
+        evict_floor = as_length("evict_floor", evict_floor, 0, self.ledger.layout.capacity)
         found, usable = self._look_up(prompt, namespace_bytes(namespace), evict_floor)
         return Hit(found, usable.matched_len, usable.pages)
 

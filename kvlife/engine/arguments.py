@@ -30,8 +30,11 @@ def as_length(what: str, value: object, low: int, high: int) -> int:
 
 def as_lens(what: str, lens: object, num: int) -> I32:
     """Lengths as int32, one for each of `num` requests; raises `BadLength`."""
-    array = np.asarray(lens)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
+    try:
+        array = np.asarray(lens)
+    except (TypeError, ValueError, OverflowError) as cause:
+        raise BadLength(f"{what} must be a list of whole numbers, got {lens!r}") from cause
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise BadLength(f"{what} must be a list of whole numbers, got {lens!r}")
     if array.size != num:
         raise BadLength(f"{what} has {array.size} entries for {num} requests")

@@ -135,6 +135,19 @@ class EngineCore(Observer):
         """The prefix index; reading it is fine, changing it is not."""
         return self._index
 
+    def mark(self, text: str, *, idle: bool = False) -> None:
+        """Write a note, after the unpins that were posted; see `Observer.mark`."""
+        self._enter()
+        self._do_posted()
+        super().mark(text, idle=idle)
+
+    def close(self) -> None:
+        """End the run, after the unpins that were posted; see `Observer.close`."""
+        if not self._closed:
+            self._enter()
+            self._do_posted()
+        super().close()
+
     def _do_posted(self) -> None:
         """End the pins that other threads have posted; one that is gone already is counted."""
         while self._posted:
@@ -313,8 +326,9 @@ class EngineCore(Observer):
             session = ledger.rows.session[row]
             holder = ledger.rows.rid[row] or (f"session {session}" if session else "draining")
             for group in ledger.layout.groups:
-                if group.space_idx == space_idx:
-                    held[holder] += int(np.count_nonzero(ledger.pages_of(row, group.idx)))
+                num = int(np.count_nonzero(ledger.pages_of(row, group.idx)))
+                if num and group.space_idx == space_idx:
+                    held[holder] += num
         space = ledger.spaces[space_idx]
         quarantined = int(np.count_nonzero(space.state == PageState.QUARANTINED))
         if quarantined:
