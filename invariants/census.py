@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.ledger import RowState
-from kvlife.ledger.change import rows_entries
+from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import indices, spans_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadArgument, BadLength
 from kvlife.events import Allocated, Committed, PageLists, RolledBack
 from kvlife.ledger import EMPTY, Change, derive_allocated
-from kvlife.ledger.change import rows_entries
+from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import num_at, spans_of
 
 I32 = npt.NDArray[np.int32]

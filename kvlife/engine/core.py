@@ -27,7 +27,7 @@ from kvlife.errors import (
 )
 from kvlife.events import Event, Evicted, PageLists, Unpinned
 from kvlife.ledger import EMPTY, PageState, RowState
-from kvlife.ledger.change import rows_entries
+from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import indices
 from kvlife.prefix import IndexLayout, PageKeys, PrefixIndex, Victims
 

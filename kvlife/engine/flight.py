@@ -14,7 +14,7 @@ from kvlife.engine.publishing import PublishingCommands
 from kvlife.errors import PinRefused, StepOrder, UnknownRequest
 from kvlife.events import Pinned, StepDispatched, StepSettled, Unpinned
 from kvlife.ledger import EMPTY, PageState, RowState
-from kvlife.ledger.change import rows_entries
+from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import indices
 
 

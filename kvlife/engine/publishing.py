@@ -16,7 +16,7 @@ from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadLength, BadTokens, SessionBusy
 from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
 from kvlife.ledger import EMPTY
-from kvlife.ledger.change import row_entries
+from kvlife.ledger.entries import row_entries
 from kvlife.prefix import Extent, as_tokens
 from kvlife.prefix.tokens import TokensLike
 

@@ -14,8 +14,7 @@ from kvlife.engine.batch import Batch
 from kvlife.engine.core import command
 from kvlife.errors import BadArgument, CommandRefused
 from kvlife.events import Event, Evicted, Resized, WindowEvicted
-from kvlife.ledger import PageSpace, PageState
-from kvlife.ledger.change import derive
+from kvlife.ledger import PageSpace, PageState, derive
 from kvlife.ledger.spans import indices
 
 

@@ -21,7 +21,7 @@ from kvlife.events import (
     SessionSaved,
 )
 from kvlife.ledger import EMPTY, Session
-from kvlife.ledger.change import row_entries
+from kvlife.ledger.entries import row_entries
 
 I32 = npt.NDArray[np.int32]
 

@@ -1,7 +1,9 @@
 """The ledger: columns, the fold over events, snapshots and digests."""
 
+from kvlife.ledger.allocating import derive_allocated
 from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
-from kvlife.ledger.change import Change, derive, derive_allocated
+from kvlife.ledger.change import Change
+from kvlife.ledger.deriving import derive
 from kvlife.ledger.lane import Lane
 from kvlife.ledger.ledger import EMPTY, Ledger
 from kvlife.ledger.rows import UNBOUNDED, RowColumns, RowState

@@ -10,11 +10,13 @@ import numpy.typing as npt
 
 from kvlife.config import Layout, PoolConfig, SpaceLayout, compile_layout
 from kvlife.ledger.apply import APPLY
-from kvlife.ledger.change import Change, derive
+from kvlife.ledger.change import Change
+from kvlife.ledger.deriving import derive
 from kvlife.ledger.measure import PageMeasure
 from kvlife.ledger.rows import RowColumns
-from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, StagingArea, thaw
+from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, StagingArea
 from kvlife.ledger.spaces import PageSpace
+from kvlife.ledger.thawing import thaw
 from kvlife.records import ReqKvBatch, ReqKvInfo, RetractionBackup
 
 if TYPE_CHECKING:
