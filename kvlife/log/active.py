@@ -193,10 +193,10 @@ class ActiveRun:
         need = record_bytes(body) + sum(map(record_bytes, self.encoder.definitions))
         if self._exhausted or tape.state[0] + need > tape.capacity:
             return False
-        tape.limit = tape.capacity
         for definition in self.encoder.take_definitions():
-            tape.put(BATCH, definition, seq, 0, *tape.state[3:])
-        return tape.put(kind, body, seq, num, step, time_ns)
+            tape.put_surely(BATCH, definition, seq, 0, *tape.state[3:])
+        tape.put_surely(kind, body, seq, num, step, time_ns)
+        return True
 
     def _rotate(self, need_bytes: int, first_seq: int) -> None:
         """Go on in a new segment with room for a group; raises `LogError` and changes nothing.

@@ -171,6 +171,18 @@ class Tape:
         self.state = (end, crc, seq + num, step, time_ns)
         return True
 
+    def put_surely(
+        self, kind: int, body: bytes, seq: int, num: int, step: int, time_ns: int
+    ) -> None:
+        """Write the next group's record, for which the caller has seen that there is room.
+
+        Another thread may lower `limit` at any moment, to have the owner asked.
+        """
+        assert seq == self.state[2]
+        assert self.state[0] + record_bytes(body) <= self.capacity
+        while not self.put(kind, body, seq, num, step, time_ns):
+            self.limit = self.capacity
+
     def put_control(
         self, kind: int, body: bytes, end_at: int, next_seq: int | None = None
     ) -> int | None:
