@@ -11,11 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.errors import LogCorrupt
-from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
 from kvlife.ledger.rows import RowState
 from kvlife.ledger.spaces import PageState
-from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +24,7 @@ _PIECE = 1 << 15
 
 Array = npt.NDArray[Any]  # Any: columns of every dtype
 
-_ROW_COLUMNS = (
+ROW_COLUMNS = (
     "protected",
     "committed",
     "allocated",
@@ -39,7 +36,7 @@ _ROW_COLUMNS = (
     "namespace",
     "last_event",
 )
-_PAGE_COLUMNS = ("state", "group", "refs", "pins", "key", "link", "last_use", "last_event")
+PAGE_COLUMNS = ("state", "group", "refs", "pins", "key", "link", "last_use", "last_event")
 
 
 @attrs.frozen(eq=False)
@@ -111,7 +108,7 @@ class LedgerSnapshot:
         buffers = staging.borrow()
         arrays: dict[str, Array] = {}
         for space_idx, space in enumerate(ledger.spaces):
-            for name in _PAGE_COLUMNS:
+            for name in PAGE_COLUMNS:
                 label = f"page.{space_idx}.{name}"
                 arrays[label] = _copy(buffers, label, getattr(space, name))
             label = f"free.{space_idx}"
@@ -122,12 +119,12 @@ class LedgerSnapshot:
         arrays["row.idx"] = live.astype(np.int32)
         arrays["row.state"] = ledger.rows.state[live]
         arrays["row.generation"] = ledger.rows.generation.copy()
-        for name in _ROW_COLUMNS:
+        for name in ROW_COLUMNS:
             arrays[f"row.{name}"] = getattr(ledger.rows, name)[live]
         arrays["row.cursors"] = ledger.rows.cursors[:, live].ravel()
         for group in ledger.layout.groups:
             table = ledger.tables[group.idx].reshape(-1, group.table_width)
-            counts = _table_counts(arrays["row.allocated"], group.page_size, group.table_width)
+            counts = table_counts(arrays["row.allocated"], group.page_size, group.table_width)
             parts = [table[row, :num] for row, num in zip(live.tolist(), counts, strict=True)]
             joined = np.concatenate(parts) if parts else np.empty(0, np.int32)
             arrays[f"table.{group.idx}"] = joined
@@ -147,7 +144,7 @@ class LedgerSnapshot:
             state = self._arrays[f"page.{space_idx}.state"]
             live = np.flatnonzero((state != PageState.FREE) & (state != PageState.RESERVED))
             arrays[f"page.{space_idx}.idx"] = live.astype(np.int32)
-            for name in _PAGE_COLUMNS:
+            for name in PAGE_COLUMNS:
                 label = f"page.{space_idx}.{name}"
                 arrays[label] = _gather(self._arrays[label], live)
         meta = msgspec.msgpack.encode(self._meta)
@@ -160,7 +157,8 @@ class LedgerSnapshot:
         self._arrays = {}
 
 
-def _table_counts(allocated: Array, page_size: int, width: int) -> list[int]:
+def table_counts(allocated: Array, page_size: int, width: int) -> list[int]:
+    """How many entries of each row's page table belong to its allocated length."""
     counts: list[int] = np.clip(-(-allocated.astype(np.int64) // page_size), 0, width).tolist()
     return counts
 
@@ -209,112 +207,3 @@ def _books(ledger: Ledger, live: Array) -> dict[str, object]:
 
 def _ints(array: Array | None) -> list[int] | None:
     return None if array is None else array.tolist()
-
-
-class _Books(msgspec.Struct, forbid_unknown_fields=True):
-    """The books as they lie in a snapshot; decoding checks every type."""
-
-    next_seq: int
-    seq_base: int
-    spaces: list[int]
-    holders: list[tuple[str | None, str | None]]
-    waiting: list[tuple[str, int, int, int, list[int] | None, int]]
-    sessions: list[tuple[str, int, str | None, int, int, int, int]]
-    pins: list[tuple[str, str, bool, str | None, int, list[int], int]]
-    steps: list[tuple[int, list[int], list[int], int, list[tuple[int, list[int]]]]]
-
-
-def thaw(ledger: Ledger, state: FrozenState) -> None:
-    """Fill an empty ledger; raises `LogCorrupt` where the arrays do not fit it."""
-    if state_digest(state.arrays, state.meta) != state.digest:
-        raise LogCorrupt("the snapshot does not have the digest it names: start from another one")
-    try:
-        books = msgspec.msgpack.decode(state.meta, type=_Books)
-        _thaw_pages(ledger, state, books)
-        _thaw_rows(ledger, state, books)
-    except (msgspec.MsgspecError, KeyError, ValueError, IndexError, OverflowError) as error:
-        raise LogCorrupt(f"the snapshot does not fit its header: {error}") from error
-    ledger.next_seq, ledger.seq_base = books.next_seq, books.seq_base
-    ledger.waiting = {
-        rid: Waiting(
-            prompt_len=prompt_len,
-            committed_len=committed_len,
-            namespace=namespace,
-            backup=None if backup is None else np.array(backup, np.int32),
-            seq=seq,
-        )
-        for rid, prompt_len, committed_len, namespace, backup, seq in books.waiting
-    }
-    ledger.sessions = {
-        sid: Session(row=row, rid=rid, kept_len=kept, protected_len=prot, num_turns=turns, seq=seq)
-        for sid, row, rid, kept, prot, turns, seq in books.sessions
-    }
-    ledger.pins = {
-        pid: Pin(
-            kind=kind,
-            writes=writes,
-            owner=owner,
-            group=group,
-            pages=np.array(pages, np.int32),
-            seq=seq,
-            time_ns=0,
-        )
-        for pid, kind, writes, owner, group, pages, seq in books.pins
-    }
-    for step, rows, noted, seq, pinned in books.steps:
-        opened = OpenStep(np.array(rows, np.intp), np.array(noted, np.int32), seq)
-        opened.pinned = [(group, np.array(pages, np.int32)) for group, pages in pinned]
-        ledger.steps[step] = opened
-
-
-def _thaw_pages(ledger: Ledger, state: FrozenState, books: _Books) -> None:
-    if len(books.spaces) != len(ledger.spaces):
-        raise ValueError(f"{len(books.spaces)} page spaces for {len(ledger.spaces)}")
-    for space_idx, num_pages in enumerate(books.spaces):
-        space = ledger.spaces[space_idx]
-        live = _ids(state.arrays[f"page.{space_idx}.idx"], num_pages)
-        free = _ids(state.arrays[f"free.{space_idx}"], num_pages)
-        if live.size + free.size > num_pages:
-            raise ValueError(f"{live.size} live and {free.size} free pages of {num_pages}")
-        if num_pages != space.num_pages:
-            ledger.resize(space_idx, num_pages)
-        for name in _PAGE_COLUMNS:
-            getattr(space, name)[live] = state.arrays[f"page.{space_idx}.{name}"]
-        space.free.start = space.free.num_free = 0
-        if not space.free.put_back(free if space.free.fifo else free[::-1]):
-            raise ValueError("a page stands twice in the free list")
-
-
-def _thaw_rows(ledger: Ledger, state: FrozenState, books: _Books) -> None:
-    rows = ledger.rows
-    live = _ids(state.arrays["row.idx"], ledger.layout.num_rows)
-    rows.state[live] = state.arrays["row.state"]
-    rows.generation[:] = state.arrays["row.generation"]
-    for name in _ROW_COLUMNS:
-        getattr(rows, name)[live] = state.arrays[f"row.{name}"]
-    rows.cursors[:, live] = state.arrays["row.cursors"].reshape(len(rows.cursors), live.size)
-    for row, (rid, session) in zip(live.tolist(), books.holders, strict=True):
-        rows.rid[row], rows.session[row] = rid, session
-        if rid is not None:
-            ledger.requests[rid] = row
-    for group in ledger.layout.groups:
-        counts = np.array(
-            _table_counts(rows.allocated[live], group.page_size, group.table_width), np.int32
-        )
-        at = spans_of(live.astype(np.intp) * group.table_width, np.zeros_like(counts), counts)
-        pages = state.arrays[f"table.{group.idx}"]
-        if at.size != pages.size:
-            raise ValueError(f"{pages.size} table entries of {group.name!r} for {at.size}")
-        num_pages = ledger.spaces[group.space_idx].num_pages
-        if pages.size and not 0 <= int(pages.min()) <= int(pages.max()) < num_pages:
-            raise ValueError(f"a table entry of {group.name!r} is out of range")
-        ledger.tables[group.idx][at] = pages
-
-
-def _ids(ids: Array, bound: int) -> Array:
-    """Distinct ids in [1, bound)."""
-    if ids.size and (int(ids.min()) < 1 or int(ids.max()) >= bound):
-        raise ValueError(f"an id is out of [1, {bound})")
-    if np.unique(ids).size != ids.size:
-        raise ValueError("an id stands twice")
-    return ids
