@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_lives import CONFIGS, Lives, spoil
+from random_lives import CONFIGS, Lives
+from spoiled_events import spoil
 
 from kvlife.events import EVENT_TYPES
-from kvlife.invariants import CATALOGUE, Effect
+from kvlife.invariants import CATALOGUE, Checker, Effect
 from kvlife.invariants.compiled import compile_plans
 from kvlife.invariants.proofs import Proofs
 from kvlife.ledger import Ledger, derive
@@ -49,7 +50,7 @@ def live(seed, config, *, faults, num_events=70):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("config", CONFIGS)
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(seed=st.integers(0, 1 << 32))
 def test_what_is_proven_breaks_no_guard(config, seed):
     """Where a proof answers True no guard finds a fault, in sound states and in broken ones."""
@@ -60,12 +61,35 @@ def test_what_is_proven_breaks_no_guard(config, seed):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("config", CONFIGS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_sound_life_raises_no_alarm(config, seed):
     """A life without a fault breaks no guard, event by event."""
     for seq, event, _proven, broken in live(seed, config, faults=False):
         assert not broken, (seq, event, broken)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("config", CONFIGS)
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_no_audit_fires_before_a_guard(config, seed):
+    """Up to the first fault that a guard names, the whole state passes each audit."""
+    rng = random.Random(seed)
+    ledger = Ledger(config)
+    lives = Lives(ledger, rng)
+    checker = Checker(policy="collect", audit_every=None)
+    for seq in range(50):
+        event = lives.propose()
+        if rng.random() < 0.25:
+            event = spoil(event, ledger, rng) or event
+        change = derive(ledger, event)
+        with np.errstate(over="ignore"):
+            found = checker.guard(ledger, event, change, seq)
+        ledger.apply(event, seq, 0, change)
+        if found or checker.post(ledger, event, change, seq):
+            return
+        assert checker.audit(ledger) == [], (seq, event)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
