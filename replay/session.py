@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import closing, contextmanager
+from functools import lru_cache
 
 import attrs
 
@@ -86,9 +87,15 @@ def replay_run(run: LogRun, settings: Settings, advance: Advance = lambda _num: 
 
 def follow_part(path: str, settings: Settings, part: Part) -> PartOutcome:
     """Replay one part of the run at `path`; what another process is asked to do."""
-    run = open_run(path, salvage=settings.salvage)
+    run = _opened(path, salvage=settings.salvage)
     checker, _ = make_checker(run.header, settings)
     return Follower(run, part, checker, salvage=settings.salvage).follow()
+
+
+@lru_cache(maxsize=1)
+def _opened(path: str, *, salvage: bool) -> LogRun:
+    # Once in each process, whatever the number of parts that it is given.
+    return open_run(path, salvage=salvage)
 
 
 def _in_processes(
