@@ -190,6 +190,7 @@ for seq, group in enumerate(groups):
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
     )
     assert soft
+    assert done.stdout, done.stderr
     seq = int(done.stdout)
     run = open_run(tmp_path)
     assert run.next_seq == seq
