@@ -21,7 +21,9 @@ class Admission:
 
     def plan_chunks(self) -> list[Chunk]:
         """The prompt tokens of the next step; admits where there is room and budget left."""
-        loop, chunks = self._loop, []
+        loop, chunks = self._loop, list[Chunk]()
+        if not loop.prefills and (loop.blocked or loop.queue.head() is None):
+            return chunks
         budget = loop.config.chunk_tokens
         for running in loop.prefills:
             if budget:

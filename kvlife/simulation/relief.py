@@ -20,6 +20,7 @@ class Relief:
         self._loop = loop
         self._endings = endings
         self._land = land
+        self._pages_per_row = max(loop.pages_of(loop.config.tokens_per_row))
 
     def make_room(self, chunks: list[Chunk]) -> None:
         """Let the next step fit; takes out of `chunks` those whose requests went."""
@@ -33,7 +34,10 @@ class Relief:
 
     def _fits(self, chunks: list[Chunk]) -> bool:
         loop = self._loop
-        num_rows, per_row = len(loop.decoding), loop.config.tokens_per_row
+        num_rows = len(loop.decoding)
+        if not chunks and loop.room.take_free(num_rows * self._pages_per_row):
+            return True
+        per_row = loop.config.tokens_per_row
         for_chunks = loop.chunk_pages(chunks)
         most = [
             num + num_rows * pages
@@ -54,8 +58,7 @@ class Relief:
     def _take(self, need: list[int]) -> None:
         loop = self._loop
         with loop.watch:
-            loop.room.free_ahead(need)
-        loop.room.spend(need)
+            loop.room.take(need)
 
     def _move_windows(self) -> None:
         loop = self._loop

@@ -15,7 +15,8 @@ class Room:
 
     Taking a page, free or evicted, lowers the sum by one, and so does locking one that could have
     been evicted. What others let go only raises it. So the last count less what was spent since
-    is a bound, and nearly always good enough.
+    is a bound, and nearly always good enough. It is kept in two parts: `_free` pages of each group
+    are known to be free, and `_rest` can be had beside them.
     """
 
     def __init__(self, engine: KvEngine) -> None:
@@ -25,36 +26,51 @@ class Room:
         self._ahead = [
             layout.spaces[group.space_idx].num_pages // AHEAD_SHARE for group in layout.groups
         ]
-        self._bound = [0] * len(self._groups)
+        self._rest = [0] * len(self._groups)
+        self._free = 0
+
+    def take_free(self, num_pages: int) -> bool:
+        """Spend so many pages of each group, if so many are known to be free; quick."""
+        if num_pages > self._free:
+            return False
+        self._free -= num_pages
+        return True
 
     def holds(self, need: Sequence[int]) -> bool:
         """Whether `need` pages per group can be had, all at once."""
-        if all(num <= bound for num, bound in zip(need, self._bound, strict=True)):
+        if self._covers(need):
             return True
-        self.count()
-        return all(num <= bound for num, bound in zip(need, self._bound, strict=True))
+        engine, free = self._engine, self._free
+        self._rest = [
+            engine.num_free(name) + engine.num_evictable(name) - free for name in self._groups
+        ]
+        return self._covers(need)
 
-    def count(self) -> list[int]:
-        """Free and evictable pages per group now."""
-        engine = self._engine
-        self._bound = [engine.num_free(name) + engine.num_evictable(name) for name in self._groups]
-        return self._bound
-
-    def free_ahead(self, need: Sequence[int]) -> None:
-        """Evict where fewer than `need` pages per group are free, and then some for later steps.
+    def take(self, need: Sequence[int]) -> None:
+        """Spend `need` pages per group, which are there; evict where fewer are free, and then some.
 
         A command would evict what it lacks by itself; a few pages in each step cost more than many
         at once.
         """
+        self.spend(need)
+        left = []
+        self._rest = [rest + self._free for rest in self._rest]
         for name, num, ahead in zip(self._groups, need, self._ahead, strict=True):
-            short = num - self._engine.num_free(name)
-            if short > 0:
-                self._engine.evict(short + ahead, name)
+            free = self._engine.num_free(name)
+            if num > free:
+                free += self._engine.evict(num - free + ahead, name)
+            left.append(free - num)
+        self._free = max(0, min(left))
+        self._rest = [rest - self._free for rest in self._rest]
 
     def spend(self, need: Sequence[int]) -> None:
         """So many pages per group were taken or locked, at most."""
-        self._bound = [bound - num for bound, num in zip(self._bound, need, strict=True)]
+        self._rest = [rest - num for rest, num in zip(self._rest, need, strict=True)]
 
     def forget(self) -> None:
-        """The bound no longer holds: count at the next question."""
-        self._bound = [0] * len(self._groups)
+        """What can be evicted is no longer known: count at the next question."""
+        self._rest = [0] * len(self._groups)
+
+    def _covers(self, need: Sequence[int]) -> bool:
+        free = self._free
+        return all(num <= free + rest for num, rest in zip(need, self._rest, strict=True))

@@ -13,7 +13,7 @@ from kvlife.simulation.request import Fate, Request
 from kvlife.simulation.scheduler_config import SchedulerConfig
 from kvlife.simulation.steps import Step, Steps
 from kvlife.simulation.tally import SAMPLE_STEPS, Tally
-from kvlife.simulation.virtual_time import VirtualClock
+from kvlife.simulation.virtual_time import NEVER_NS, VirtualClock
 from kvlife.simulation.workload import Workload
 
 # The headroom of admissions falls once in so many steps.
@@ -78,15 +78,20 @@ class Scheduler:
     def advance(self) -> bool:
         """Do one step, or wait for the next arrival; False once there is nothing left to do."""
         loop = self._loop
-        self._arrive()
-        self._close_due()
-        for request in loop.aborts.take_now():
-            self._endings.abort(request)
+        now_ns = loop.clock.now_ns
+        if self._next_arrival_ns <= now_ns:
+            self._arrive()
+        if loop.sessions.next_closing_ns <= now_ns:
+            self._close_due()
+        if loop.aborts.due_now:
+            for request in loop.aborts.take_now():
+                self._endings.abort(request)
         step = self._launch()
         if step is None:
             return self._land_flying() or self._wait()
-        for request in loop.aborts.take_in_step():
-            self._endings.abort(request)
+        if loop.aborts.due_in_step:
+            for request in loop.aborts.take_in_step():
+                self._endings.abort(request)
         if loop.config.overlap:
             self._land_flying()
             self._flying = step
@@ -124,11 +129,11 @@ class Scheduler:
 
     def _arrive(self) -> None:
         loop, workload = self._loop, self._loop.workload
-        while self._num_arrived < len(workload) and self._next_arrival_ns <= loop.clock.now_ns:
+        while self._next_arrival_ns <= loop.clock.now_ns:
             request = self._request(self._num_arrived)
             self._num_arrived += 1
-            if self._num_arrived < len(workload):
-                self._next_arrival_ns = int(workload.arrival_ns[self._num_arrived])
+            left = workload.arrival_ns[self._num_arrived :]
+            self._next_arrival_ns = int(left[0]) if len(left) else NEVER_NS
             if loop.sessions.may_begin(request):
                 loop.queue.join(request)
             if request.fate is Fate.WAITING:
@@ -149,9 +154,6 @@ class Scheduler:
 
     def _close_due(self) -> None:
         loop = self._loop
-        closing_ns = loop.sessions.next_closing_ns()
-        if closing_ns is None or closing_ns > loop.clock.now_ns:
-            return
         idle, running = loop.sessions.due_idle(loop.clock.now_ns)
         for session in idle:
             self._endings.close_session(session)
@@ -161,11 +163,8 @@ class Scheduler:
     def _wait(self) -> bool:
         """Go on to the next arrival, or to the next client that leaves; False at the end."""
         loop = self._loop
-        times = [loop.sessions.next_closing_ns()]
-        if self._num_arrived < len(loop.workload):
-            times.append(self._next_arrival_ns)
-        known = [time_ns for time_ns in times if time_ns is not None]
-        if not known:
+        next_ns = min(self._next_arrival_ns, loop.sessions.next_closing_ns)
+        if next_ns == NEVER_NS:
             return False
-        loop.clock.now_ns = max(loop.clock.now_ns, min(known))
+        loop.clock.now_ns = max(loop.clock.now_ns, next_ns)
         return True

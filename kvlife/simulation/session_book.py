@@ -10,6 +10,7 @@ import numpy as np
 
 from kvlife.simulation.request import Place, Request
 from kvlife.simulation.scheduler_config import SchedulerConfig
+from kvlife.simulation.virtual_time import NEVER_NS
 from kvlife.simulation.workload import Turns
 
 
@@ -32,7 +33,10 @@ class Closing:
 
 
 class SessionBook:
-    """All sessions of a run, by id; `idle` begins with the one that has been idle for longest."""
+    """All sessions of a run, by id; `idle` begins with the one that has been idle for longest.
+
+    `next_closing_ns` is when the next session may be closed.
+    """
 
     def __init__(
         self, turns: Turns, config: SchedulerConfig, generator: np.random.Generator
@@ -46,6 +50,7 @@ class SessionBook:
         self._turns: dict[str, Request] = {}
         self._parked: dict[str, deque[Request]] = {}
         self._closings: list[Closing] = []
+        self.next_closing_ns = NEVER_NS
         self._num_closings = 0
 
     def session_of(self, idx: int) -> str | None:
@@ -104,10 +109,7 @@ class SessionBook:
         self._num_closings += 1
         closing = Closing(time_ns, self._num_closings, request.session, request.idx)
         heapq.heappush(self._closings, closing)
-
-    def next_closing_ns(self) -> int | None:
-        """When the next session may be closed, or None."""
-        return self._closings[0].time_ns if self._closings else None
+        self.next_closing_ns = self._closings[0].time_ns
 
     def due_idle(self, now_ns: int) -> tuple[list[str], list[Request]]:
         """Sessions to close now: ids of idle ones, and requests whose turn is running."""
@@ -120,4 +122,5 @@ class SessionBook:
                 idle.append(closing.session)
             elif turn is not None and turn.idx == closing.idx:
                 running.append(turn)
+        self.next_closing_ns = self._closings[0].time_ns if self._closings else NEVER_NS
         return idle, running

@@ -42,7 +42,7 @@ class Steps:
         loop, engine = self._loop, self._loop.engine
         number, self._num_launched = self._num_launched, self._num_launched + 1
         batch = loop.decoding.batch(engine) if len(loop.decoding) else None
-        num_prefilled = sum(chunk.num_tokens for chunk in chunks)
+        num_prefilled = sum(chunk.num_tokens for chunk in chunks) if chunks else 0
         with loop.watch:
             if chunks:
                 rids = [chunk.request.rid for chunk in chunks]
@@ -51,16 +51,20 @@ class Steps:
                 self._allocate_next(batch)
             if loop.config.dispatches:
                 self._dispatch(number, batch, chunks)
+        loop.tally.steps += 1
+        duration_ns = step_ns(num_prefilled, len(loop.decoding))
+        if not chunks:
+            return Step(number, (), duration_ns)
         for chunk in chunks:
             chunk.request.done_len = chunk.upto_len
-        loop.tally.steps += 1
         loop.tally.prefill_tokens += num_prefilled
-        prefilled = tuple(chunk.request for chunk in chunks)
-        return Step(number, prefilled, step_ns(num_prefilled, len(loop.decoding)))
+        return Step(number, tuple(chunk.request for chunk in chunks), duration_ns)
 
     def graduate(self, step: Step) -> None:
         """Requests whose whole target is scheduled by this step decode from the next one on."""
         loop = self._loop
+        if not step.prefilled:
+            return
         ready = [
             request
             for request in step.prefilled
@@ -84,11 +88,10 @@ class Steps:
         if unfinished:
             with loop.watch:
                 loop.engine.commit([request.rid for request in unfinished])
-        decoded = [request for request in step.prefilled if request.place is Place.DECODE]
         if len(loop.decoding):
             for request in self._take_tokens():
                 self._endings.complete(request)
-        for request in decoded:
+        for request in step.prefilled:
             if request.place is Place.DECODE:
                 self._endings.publish(request, _target(request))
         if loop.windowed:

@@ -10,7 +10,7 @@ from kvlife.engine import KvEngine
 from kvlife.engine.stats import count_pages
 
 # Counting pages by state looks at every page, so it is done once in so many steps.
-SAMPLE_STEPS = 64
+SAMPLE_STEPS = 256
 
 
 @attrs.define

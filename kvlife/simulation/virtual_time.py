@@ -8,6 +8,9 @@ STEP_NS = 8_000_000
 PREFILL_TOKEN_NS = 12_000
 DECODE_ROW_NS = 30_000
 
+# Later than any arrival.
+NEVER_NS = 1 << 63
+
 
 @attrs.define
 class VirtualClock:
