@@ -201,7 +201,8 @@ class Decoder:
         return _utf8(cursor, size - 1) if size else None
 
     def _reason(self, cursor: Cursor) -> str:
-        reasons: tuple[str, ...] = self._event_type.REASONS  # type: ignore[union-attr]  # REASON stands in events that list theirs
+        # A REASON stands in events that list theirs.
+        reasons: tuple[str, ...] = self._event_type.REASONS  # type: ignore[union-attr]
         idx = cursor.byte()
         if idx >= len(reasons):
             raise BadBytes(f"reason {idx} of {len(reasons)}")

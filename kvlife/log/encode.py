@@ -137,7 +137,8 @@ class Encoder:
         out += content
 
     def _reason(self, out: bytearray, value: str) -> None:
-        out.append(type(self._event).REASONS.index(value))  # type: ignore[union-attr]  # REASON stands in events that list theirs
+        # A REASON stands in events that list theirs.
+        out.append(type(self._event).REASONS.index(value))  # type: ignore[union-attr]
 
     def _flag(self, out: bytearray, value: bool) -> None:  # noqa: FBT001  # a field of an event
         out.append((False, True).index(value))

@@ -136,8 +136,8 @@ class Stretch:
             if decoder.unknown:
                 self._count_unknown(seq, decoder.unknown)
                 decoder.unknown = []
-            # An event of an unknown kind stands in for one that this version has no class for.
             yield [
+                # An unknown kind stands in for an event that this version has no class for.
                 Recorded(seq + idx, step, time_ns, event)  # type: ignore[arg-type]
                 for idx, event in enumerate(events)
             ]

@@ -18,7 +18,7 @@ from kvlife.errors import LogCorrupt, LogError, LogTruncated, LogVersionError
 from kvlife.events import Marked
 from kvlife.log import CloseMark, open_run, runs
 from kvlife.log.header import decode_header, encode_header
-from kvlife.log.wire import SEGMENT_HEAD_BYTES
+from kvlife.log.wire import LAST_EVENT_CODE, SEGMENT_HEAD_BYTES
 
 NUM = 1100
 GROUPS = plain_groups(NUM)
@@ -347,3 +347,36 @@ def test_a_header_can_be_read_by_a_person():
     content = encode_header(HEADER)
     assert b'\n  "format_version": 1' in content
     assert decode_header(content, "header.json") == HEADER
+
+
+def append_foreign(writer, kind, body):
+    """Append a record of a kind that this version does not have."""
+    seq = writer.next_seq
+    writer._run.tape.put_surely(kind, body, seq, int(kind <= LAST_EVENT_CODE), 0, 0)
+
+
+def test_unknown_kinds_are_shown_and_counted(tmp_path):
+    """Events of a newer writer keep their places in the log, and each is counted once."""
+    with start(tmp_path, ONE_GROUP) as writer:
+        append_all(writer, GROUPS[:3])
+        append_foreign(writer, 0x50, b"abc")
+        append_all(writer, GROUPS[4:6], step=4)
+        append_foreign(writer, 0x51, b"")
+    run = open_run(tmp_path)
+    for _ in range(2):
+        got = list(run.events())
+        assert [r.seq for r in got] == list(range(7))
+        assert same_events([r.event for r in got[4:6]], EVENTS[4:6])
+        assert (got[3].event.code, got[3].event.size_bytes) == (0x50, 3)
+        assert run.unknown == {0x50: 1, 0x51: 1}
+    assert "1 events of the unknown kind 80" in run.warnings[0]
+
+
+def test_unknown_records_of_the_log_itself_stop_the_reader(tmp_path):
+    """What they would mean to what follows cannot be known."""
+    with start(tmp_path, ONE_GROUP) as writer:
+        append_all(writer, GROUPS[:3])
+        append_foreign(writer, 0x6F, b"")
+        append_all(writer, GROUPS[3:6], step=3)
+    with pytest.raises(LogVersionError, match="record of kind 0x6f"):
+        list(open_run(tmp_path).events())
