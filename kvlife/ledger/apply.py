@@ -24,6 +24,7 @@ from kvlife.ledger.moves import (
     unbind,
 )
 from kvlife.ledger.rows import ROW_DRAINING, ROW_HELD, UNBOUNDED
+from kvlife.ledger.spaces import NO_KEY, ZERO
 
 if TYPE_CHECKING:
     from kvlife.ledger.change import Change
@@ -110,9 +111,15 @@ def _protected(
         parents = table[base + max(low - 1, 0) : base + high - 1]
         if low == 0 and high > 0:
             parents = np.concatenate((np.zeros(1, np.int32), parents))
-        chosen = (keys[: high - low] != 0) & (pages != 0)
-        if chosen.any():
-            space.publish(pages[chosen], keys[: high - low][chosen], parents[chosen], stamp)
+        keys = keys[: high - low]
+        chosen = ((keys != NO_KEY) & (pages != ZERO)).tobytes()
+        if 1 not in chosen:
+            continue
+        if 0 not in chosen:
+            space.publish(pages, keys, parents, stamp)
+        else:
+            some = np.frombuffer(chosen, np.bool_)
+            space.publish(pages[some], keys[some], parents[some], stamp)
     set_lengths(ledger, row, change, seq)
 
 
