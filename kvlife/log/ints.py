@@ -155,10 +155,13 @@ def quick_page_list(pages: I32) -> bytes | None:
         if rise == num - 1 or rise == 1 - num:
             return _quick_run(raw, num, 1 if rise > 0 else -1) if num <= 256 else None
     zeros = bytes(num)
-    for width in (4, 3, 2):
-        if raw[width - 1 :: 4] != zeros:
-            break
-    else:
-        width = 1
+    low, second, third, top = raw[0::4], raw[1::4], raw[2::4], raw[3::4]
+    width = 4
+    if top == zeros:
+        width = 3
+        if third == zeros:
+            width = 1 if second == zeros else 2
     head = _PAGE_HEADS[width][num] if num <= 256 else varint(num) + bytes((PLANES | width,))
-    return head + b"".join(raw[plane::4] for plane in range(width))
+    if width == 2:
+        return head + low + second
+    return head + b"".join((low, second, third, top)[:width])
