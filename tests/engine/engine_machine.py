@@ -5,6 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from model import Batch
 
+# (function, what it needs of the machine or None, the strategies of its arguments)
+ACTIONS = []
+
 
 def has_requests(machine):
     """Rules that need a live request; the few unknown ids that they name come on top."""
@@ -21,17 +24,40 @@ def has_cache(machine):
     return bool(machine.model.rows) or any(machine.model.published)
 
 
+def has_sessions(machine):
+    return bool(machine.model.sessions)
+
+
+def has_steps(machine):
+    return bool(machine.model.steps)
+
+
+def has_pins(machine):
+    return bool(machine.model.pins)
+
+
+def action(*, needs=None, **strategies):
+    """A rule that a plain walk can take as well: `ACTIONS` holds what each needs and draws."""
+
+    def mark(function):
+        ACTIONS.append((function, needs, strategies))
+        made = rule(**strategies)(function)
+        return made if needs is None else precondition(needs)(made)
+
+    return mark
+
+
 class EngineMachine(EngineDriver):
     """The rules; each takes numbers and turns them into choices."""
 
     # -- rules: requests -------------------------------------------------------------------
 
-    @rule(pick=PICK, content=PICK, length=PICK, floor=PICK)
+    @action(pick=PICK, content=PICK, length=PICK, floor=PICK)
     def admit_another(self, pick, content, length, floor):
         """Twice in the list of rules, as nothing happens without requests."""
         self.admit_one(pick, content, length, floor)
 
-    @rule(pick=PICK, content=PICK, length=PICK, floor=PICK)
+    @action(pick=PICK, content=PICK, length=PICK, floor=PICK)
     def admit(self, pick, content, length, floor):
         self.admit_one(pick, content, length, floor)
 
@@ -57,8 +83,7 @@ class EngineMachine(EngineDriver):
             if not rare(pick // 3, 3):
                 self.run("commit", [rid])
 
-    @precondition(has_requests)
-    @rule(which=PICK, pick=PICK, starts=PICK)
+    @action(needs=has_requests, which=PICK, pick=PICK, starts=PICK)
     def allocate(self, which, pick, starts):
         rids = self.some_rids(which)
         rows = [self.model.requests.get(rid) for rid in rids]
@@ -69,8 +94,7 @@ class EngineMachine(EngineDriver):
             options["window_start_lens"] = [self.length(0, new, starts // 6) for new in lens]
         self.run("allocate", rids, lens[: len(lens) - rare(pick, 50)], **options)
 
-    @precondition(has_requests)
-    @rule(which=PICK, keep=PICK)
+    @action(needs=has_requests, which=PICK, keep=PICK)
     def step_of_a_batch(self, which, keep):
         """Decode and commit as a scheduler does, now and then with a batch made earlier."""
         if self.batches and rare(keep, 4):
@@ -87,8 +111,7 @@ class EngineMachine(EngineDriver):
         if not rare(keep, 3):
             self.run("commit", batch)
 
-    @precondition(has_requests)
-    @rule(which=PICK, pick=PICK, exact=st.booleans())
+    @action(needs=has_requests, which=PICK, pick=PICK, exact=st.booleans())
     def commit(self, which, pick, exact):
         rids = self.some_rids(which)
         rows = [self.model.requests.get(rid) for rid in rids]
@@ -96,8 +119,7 @@ class EngineMachine(EngineDriver):
         lens = [self.length(low, high, pick) for low, high in ladder]
         self.run("commit", rids, *([lens] if exact else []))
 
-    @precondition(has_requests)
-    @rule(which=PICK, pick=PICK, ends=PICK)
+    @action(needs=has_requests, which=PICK, pick=PICK, ends=PICK)
     def roll_back(self, which, pick, ends):
         rids = self.some_rids(which)
         rows = [self.model.requests.get(rid) for rid in rids]
@@ -111,8 +133,7 @@ class EngineMachine(EngineDriver):
             ]
         self.run("roll_back", rids, lens, **options)
 
-    @precondition(has_requests)
-    @rule(pick=PICK, length=PICK, content=PICK)
+    @action(needs=has_requests, pick=PICK, length=PICK, content=PICK)
     def protect(self, pick, length, content):
         rid = self.some(RIDS, self.model.requests, pick)
         self.run("protect", rid, self.published_tokens(rid, length, content))
@@ -125,8 +146,7 @@ class EngineMachine(EngineDriver):
             return self.tokens(content // 8 % 8, length)
         return self.own_tokens(rid, length)
 
-    @precondition(has_several)
-    @rule(pick=PICK, length=PICK, content=PICK, keep=PICK)
+    @action(needs=has_several, pick=PICK, length=PICK, content=PICK, keep=PICK)
     def finish(self, pick, length, content, keep):
         rid = self.some(RIDS, self.model.requests, pick)
         row = self.model.requests.get(rid)
@@ -137,23 +157,20 @@ class EngineMachine(EngineDriver):
         options = {} if not rare(keep, 4) else {"keep_len": self.length(0, len(tokens), keep // 4)}
         self.run("finish", rid, tokens, **options)
 
-    @precondition(has_several)
-    @rule(pick=PICK)
+    @action(needs=has_several, pick=PICK)
     def abort(self, pick):
         # An id that is aborted before its time is lost to this run, so that is seldom.
         names = RIDS if rare(pick, 64) else [*self.model.requests, *self.model.waiting]
         if names:
             self.run("abort", names[pick // 64 % len(names)])
 
-    @precondition(has_several)
-    @rule(pick=PICK)
+    @action(needs=has_several, pick=PICK)
     def retract(self, pick):
         self.run("retract", self.some(RIDS, self.model.requests, pick))
 
     # -- rules: sessions, flights, cache ---------------------------------------------------
 
-    @precondition(has_several)
-    @rule(pick=PICK, session=PICK, length=PICK)
+    @action(needs=has_several, pick=PICK, session=PICK, length=PICK)
     def session_save(self, pick, session, length):
         rid = self.some(RIDS, self.model.requests, pick)
         row = self.model.requests.get(rid)
@@ -167,8 +184,7 @@ class EngineMachine(EngineDriver):
         if name in self.model.sessions and self.model.sessions[name].row is row:
             self.contents[name] = content
 
-    @precondition(lambda self: self.model.sessions)
-    @rule(pick=PICK, session=PICK, length=PICK, prompt=PICK)
+    @action(needs=has_sessions, pick=PICK, session=PICK, length=PICK, prompt=PICK)
     def session_restore(self, pick, session, length, prompt):
         name = self.some(SESSIONS, self.model.sessions, session)
         rid = RIDS[pick % 7]
@@ -181,27 +197,23 @@ class EngineMachine(EngineDriver):
         if self.run("session_restore", name, rid, kept, **options) is not None:
             self.contents[rid] = self.contents.get(name, 0)
 
-    @precondition(lambda self: self.model.sessions)
-    @rule(pick=PICK)
+    @action(needs=has_sessions, pick=PICK)
     def session_close(self, pick):
         self.run("session_close", self.some(SESSIONS, self.model.sessions, pick))
 
-    @precondition(has_requests)
-    @rule(which=PICK, pick=PICK)
+    @action(needs=has_requests, which=PICK, pick=PICK)
     def dispatch(self, which, pick):
         step = self.model.last_step = (self.model.last_step or 0) + 1
         if rare(pick, 8):
             step = next(reversed(self.model.steps), step) - pick // 8 % 2
         self.run("dispatch", step, self.some_rids(which))
 
-    @precondition(lambda self: self.model.steps)
-    @rule(pick=PICK)
+    @action(needs=has_steps, pick=PICK)
     def settle(self, pick):
         steps = list(self.model.steps)
         self.run("settle", steps[0] if not rare(pick, 8) else steps[-1] + pick // 8 % 2)
 
-    @precondition(has_cache)
-    @rule(pick=PICK, pages=PICK, group=PICK, writes=st.booleans())
+    @action(needs=has_cache, pick=PICK, pages=PICK, group=PICK, writes=st.booleans())
     def pin(self, pick, pages, group, writes):
         g = group % len(self.model.groups)
         name, space = self.model.groups[g].name, self.model.groups[g].space
@@ -214,8 +226,7 @@ class EngineMachine(EngineDriver):
         owner = None if not rare(pick, 3) else self.some(RIDS, self.model.requests, pick // 3)
         self.run("pin", PINS[pick % 3], chosen[:4], "copy", writes=writes, owner=owner, group=name)
 
-    @precondition(lambda self: self.model.pins)
-    @rule(pick=PICK, posted=st.booleans())
+    @action(needs=has_pins, pick=PICK, posted=st.booleans())
     def unpin(self, pick, posted):
         pin_id = self.some(PINS, self.model.pins, pick)
         if posted:
@@ -224,19 +235,16 @@ class EngineMachine(EngineDriver):
         else:
             self.run("unpin", pin_id)
 
-    @precondition(has_requests)
-    @rule(which=PICK)
+    @action(needs=has_requests, which=PICK)
     def evict_window(self, which):
         self.run("evict_window", self.some_rids(which))
 
-    @precondition(has_cache)
-    @rule(pick=PICK, group=PICK)
+    @action(needs=has_cache, pick=PICK, group=PICK)
     def evict(self, pick, group):
         name = self.model.groups[group % len(self.model.groups)].name
         self.run("evict", pick % 8 - 9 * rare(pick, 64), name)
 
-    @precondition(has_cache)
-    @rule(pick=PICK)
+    @action(needs=has_cache, pick=PICK)
     def mark_or_wind_down(self, pick):
         """A note; at times all that is held is let go first, and the cache is flushed after."""
         if rare(pick, 16):
@@ -259,9 +267,8 @@ class EngineMachine(EngineDriver):
         if idle:
             self.run("flush")
 
-    @precondition(has_cache)
-    @rule(pick=PICK, space=PICK)
+    @action(needs=has_cache, pick=PICK, space=PICK)
     def resize(self, pick, space):
         name = list(self.model.num_pages)[space % len(self.model.num_pages)]
         now = self.model.num_pages[name]
-        self.run("resize", pick // 32 % 3 if rare(pick, 32) else max(0, now + pick % 9 - 2), name)
+        self.run("resize", pick // 32 % 3 if rare(pick, 32) else max(0, now + pick % 9 - 4), name)
