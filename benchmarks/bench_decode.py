@@ -72,7 +72,9 @@ def measure(num, log, checker):
     for _ in range(STEPS):
         step()
         loop.step()
-    return ratio(step, loop.step, PAIRS, STEPS)
+    measured = ratio(step, loop.step, PAIRS, STEPS)
+    engine.close()
+    return measured
 
 
 def main():

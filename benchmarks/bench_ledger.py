@@ -135,6 +135,8 @@ def main():
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         short, long = grown_log(first, 10_000), grown_log(second, 10_000_000)
         met &= report("64 pages: log of 10,000,000 to 10,000", in_turns(long, short), 1.2)
+        short.close()
+        long.close()
     with tempfile.TemporaryDirectory() as folder:
         waits, nodes = longest_wait_ms(folder)
     print(f"index nodes: {nodes}")

@@ -73,7 +73,9 @@ def measure(tokens, log, checker):
 
     lives()
     names()
-    return ratio(lives, names, 9)
+    measured = ratio(lives, names, 9)
+    engine.close()
+    return measured
 
 
 def main():
