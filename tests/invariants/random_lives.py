@@ -5,7 +5,6 @@ import numpy as np
 from short_events import NO_LINKS, ints
 
 from kvlife import transitions
-from kvlife.config import CacheGroup, PoolConfig
 from kvlife.events import (
     Admitted,
     Allocated,
@@ -29,30 +28,6 @@ from kvlife.events import (
 )
 from kvlife.ledger import PageState, RowState, derive
 from kvlife.ledger.spans import indices, num_at
-
-
-def pools(page_size, num_pages, capacity, **more):
-    return PoolConfig(
-        page_size=page_size, num_pages=num_pages, max_requests=7, max_context_len=capacity, **more
-    )
-
-
-CONFIGS = (
-    pools(4, 41, 48),
-    pools(1, 60, 20, free_order="fifo"),
-    pools(4, 41, 48, publish="scheduled", duplicates=True),
-    pools(4, 41, 50, groups=(CacheGroup("full"), CacheGroup("swa", window=6))),
-    pools(
-        4,
-        70,
-        48,
-        groups=(
-            CacheGroup("full", space="all"),
-            CacheGroup("swa", window=5, page_size=2, space="all"),
-            CacheGroup("wide", window=9, space="all"),
-        ),
-    ),
-)
 
 
 class Lives:
@@ -188,34 +163,57 @@ class Lives:
     def commit(self):
         rows = self.some(self.running())
         columns = self.ledger.rows
+        whole = self.rng.random() < 0.6
         lens = [
-            self.between(
-                int(columns.committed[row]), int(min(columns.settled[row], columns.allocated[row]))
-            )
+            top if whole else self.between(int(columns.committed[row]), top)
             for row in rows
-            if columns.committed[row] <= min(columns.settled[row], columns.allocated[row])
+            if columns.committed[row]
+            <= (top := int(min(columns.settled[row], columns.allocated[row])))
         ]
         return Committed(ints(*rows), ints(*lens)) if rows and len(lens) == len(rows) else None
 
     def protect(self):
         columns = self.ledger.rows
-        rows = [row for row in self.running() if columns.session[row] is None]
+        tops = columns.allocated if self.layout.scheduled else columns.committed
+        rows = [
+            row
+            for row in self.running()
+            if columns.session[row] is None
+            and tops[row] >= columns.protected[row] + self.layout.align
+        ]
         if not rows:
             return None
         row = self.rng.choice(rows)
-        top = columns.allocated[row] if self.layout.scheduled else columns.committed[row]
+        top = tops[row]
         new = int(transitions.page_floor(int(top), self.layout.align))
         if new <= columns.protected[row]:
             return None
-        keys = []
+        keys, links = [], []
         for group in self.layout.groups:
             low, high = int(columns.protected[row]) // group.page_size, new // group.page_size
             base = row * group.table_width
             pages = self.ledger.tables[group.idx][base + low : base + high]
             fresh = [self.rng.getrandbits(63) | 1 if page else 0 for page in pages.tolist()]
             keys.append(np.array(fresh, np.uint64))
+            links += self._duplicate(group, row, low, keys[-1], pages)
+        if links:
+            return Protected(row, new, tuple(keys), np.array(links, np.int32))
         self.prefixes.append((new, tuple(self._table(g, row, new) for g in self.groups)))
         return Protected(row, new, tuple(keys), NO_LINKS)
+
+    def _duplicate(self, group, row, low, keys, pages):
+        """Now and then, a link from one of the pages to a CACHED one elsewhere; sets its key."""
+        space = self.ledger.spaces[group.space_idx]
+        cached = (space.state == PageState.CACHED) & (space.group == group.idx)
+        base = row * group.table_width
+        own = self.ledger.tables[group.idx][base : base + group.table_width]
+        others = np.setdiff1d(np.flatnonzero(cached), own)
+        spots = [i for i, page in enumerate(pages.tolist()) if page and keys[i]]
+        if not others.size or not spots or self.rng.random() < 0.6:
+            return []
+        spot, canonical = self.rng.choice(spots), self.rng.choice(others.tolist())
+        keys[spot] = space.key[canonical]
+        return [(group.idx, low + spot, int(pages[spot]), canonical)]
 
     def _table(self, g, row, length):
         group = self.layout.groups[g]
@@ -334,9 +332,13 @@ class Lives:
         return self._whole(SessionClosed(sid, row, self.no_pages()))
 
     def dispatch(self):
-        rows = self.some(self.running())
-        if not rows:
+        chosen = self.some(self.running())
+        if not chosen:
             return None
+        # What was published before it was written is written in the step that reads it.
+        columns = self.ledger.rows
+        late = [row for row in self.running() if columns.protected[row] > columns.committed[row]]
+        rows = chosen + [row for row in late if row not in chosen]
         self.step += 1
         return StepDispatched(self.step, ints(*rows))
 
@@ -381,9 +383,10 @@ class Lives:
         return Marked("note", idle=False)
 
     KINDS = (
-        *("admit", "allocate", "commit", "allocate", "commit", "protect", "release"),
-        *("roll_back", "evict_window", "evict", "retract", "resume", "save", "restore", "close"),
-        *("dispatch", "settle", "settle", "pin", "unpin", "unpin", "resize", "mark"),
+        *(("admit", "allocate", "commit", "protect") * 4),
+        *("allocate", "commit", "protect", "release", "release", "evict_window", "evict_window"),
+        *("roll_back", "evict", "evict", "retract", "resume", "save", "restore", "restore"),
+        *("close", "dispatch", "settle", "settle", "pin", "unpin", "unpin", "resize", "mark"),
     )
 
     def propose(self):

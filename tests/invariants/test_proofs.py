@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_lives import CONFIGS, Lives
+from random_lives import Lives
+from random_pools import CONFIGS
 from spoiled_events import spoil
 
 from kvlife.events import EVENT_TYPES
