@@ -77,12 +77,33 @@ def replay_run(run: LogRun, settings: Settings, advance: Advance = lambda _num: 
     parts = split(part, run.snapshots, PARTS_PER_JOB * settings.jobs if settings.jobs > 1 else 1)
     jobs = min(settings.jobs, len(parts))
     if jobs > 1:
-        with closing(_in_processes(run, settings, parts, jobs, advance)) as outcomes:
-            followed = join_parts(outcomes)
+        followed = _shared_out(run, settings, parts, jobs, advance)
     else:
         followed = Follower(run, part, checker, salvage=settings.salvage, advance=advance).follow()
     notes = [f"{name} is an invariant of the run's own, not checked here" for name in foreign]
     return _outcome(run, settings, followed, checker.names_off(), tuple(notes), jobs)
+
+
+def _shared_out(
+    run: LogRun, settings: Settings, parts: list[Part], jobs: int, advance: Advance
+) -> PartOutcome:
+    """The outcome of all parts, as one process would have found it.
+
+    A snapshot holds what is in use. What a fault left in rows and pages that are not is lost in
+    one, so behind a first violation that does not end the run, one process does the rest.
+    """
+    sound: list[PartOutcome] = []
+    with closing(_in_processes(run, settings, parts, jobs, advance)) as outcomes:
+        for part, outcome in zip(parts, outcomes, strict=False):
+            if outcome.found and not outcome.ended and not part.last:
+                break
+            sound.append(outcome)
+            if outcome.ended or part.last:
+                return join_parts(sound)
+    rest = Part(start=part.start, stop=parts[-1].stop, last=True)
+    checker, _ = make_checker(run.header, settings)
+    follower = Follower(run, rest, checker, salvage=settings.salvage, advance=advance)
+    return join_parts([*sound, follower.follow()])
 
 
 def follow_part(path: str, settings: Settings, part: Part) -> PartOutcome:
