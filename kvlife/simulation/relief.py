@@ -28,9 +28,8 @@ class Relief:
             return
         self._move_windows()
         while not self._fits(chunks):
-            if not self._give_way():
+            if not self.give_way(chunks):
                 return
-            chunks[:] = [chunk for chunk in chunks if chunk.request.place is Place.PREFILL]
 
     def _fits(self, chunks: list[Chunk]) -> bool:
         loop = self._loop
@@ -67,8 +66,14 @@ class Relief:
             with loop.watch:
                 loop.engine.evict_window([request.rid for request in running])
 
-    def _give_way(self) -> bool:
+    def give_way(self, chunks: list[Chunk]) -> bool:
         """Take one thing away; False where all that is left is one request."""
+        if not self._take_one_away():
+            return False
+        chunks[:] = [chunk for chunk in chunks if chunk.request.place is Place.PREFILL]
+        return True
+
+    def _take_one_away(self) -> bool:
         loop = self._loop
         if loop.sessions.idle:
             loop.tally.sessions_closed_for_room += 1

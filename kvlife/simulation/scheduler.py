@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvlife.engine import KvEngine
+from kvlife.errors import OutOfPages
 from kvlife.simulation.admission import Admission
 from kvlife.simulation.endings import Endings
 from kvlife.simulation.loop_state import LoopState
@@ -112,9 +113,14 @@ class Scheduler:
         if not chunks and not len(loop.decoding):
             return None
         self._relief.make_room(chunks)
-        if not chunks and not len(loop.decoding):
-            return None
-        return self._steps.launch(chunks)
+        while chunks or len(loop.decoding):
+            try:
+                return self._steps.launch(chunks)
+            except OutOfPages:
+                # Not all that looks evictable is: then what was not enough gives way to more.
+                if not self._relief.give_way(chunks):
+                    raise
+        return None
 
     def _land(self, step: Step) -> None:
         self._loop.clock.now_ns += step.duration_ns

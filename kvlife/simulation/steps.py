@@ -38,9 +38,11 @@ class Steps:
         return self._num_launched
 
     def launch(self, chunks: Sequence[Chunk]) -> Step:
-        """Allocate what a step writes, and dispatch it where steps are dispatched."""
-        loop, engine = self._loop, self._loop.engine
-        number, self._num_launched = self._num_launched, self._num_launched + 1
+        """Allocate what a step writes, and dispatch it where steps are dispatched.
+
+        Raises `OutOfPages` where it does not fit after all; it may be launched again then.
+        """
+        loop, engine, number = self._loop, self._loop.engine, self._num_launched
         batch = loop.decoding.batch(engine) if len(loop.decoding) else None
         num_prefilled = sum(chunk.num_tokens for chunk in chunks) if chunks else 0
         with loop.watch:
@@ -51,6 +53,7 @@ class Steps:
                 self._allocate_next(batch)
             if loop.config.dispatches:
                 self._dispatch(number, batch, chunks)
+        self._num_launched += 1
         loop.tally.steps += 1
         duration_ns = step_ns(num_prefilled, len(loop.decoding))
         if not chunks:
@@ -103,8 +106,9 @@ class Steps:
             loop.engine.decode(batch)
             return
         wanted = decoding.kv_len + np.int32(loop.config.tokens_per_row)
-        decoding.allocated_len = np.maximum(decoding.allocated_len, wanted)
-        loop.engine.allocate(batch, decoding.allocated_len)
+        allocated_len = np.maximum(decoding.allocated_len, wanted)
+        loop.engine.allocate(batch, allocated_len)
+        decoding.allocated_len = allocated_len
 
     def _dispatch(self, number: int, batch: Batch | None, chunks: Sequence[Chunk]) -> None:
         rids = [chunk.request.rid for chunk in chunks]

@@ -9,7 +9,7 @@ from kvlife.simulation import SchedulerConfig, SyntheticConfig, generate
 
 WORKLOAD = generate(
     SyntheticConfig(
-        num_requests=60,
+        num_requests=40,
         seed=11,
         max_context_len=4096,
         system_len_median=40,

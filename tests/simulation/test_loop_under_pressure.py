@@ -1,10 +1,12 @@
 """The loop in a pool that is too small: who gives way, and how it comes back."""
 
+import pytest
 from loop_runs import run_loop, tokens, workload_of
 
 from kvlife.events import Admitted, Evicted, Protected, Resumed, Retracted, SessionClosed
 from kvlife.simulation import SchedulerConfig
 from kvlife.simulation.admission import shared_len
+from kvlife.simulation.room import Room
 
 OPTIMISTIC = SchedulerConfig(headroom_tokens=0)
 
@@ -75,6 +77,20 @@ def test_pages_are_evicted_for_a_prompt():
     # 15 pages: 10 of the first are cached, so the second's 10 need 5 of them.
     assert sum(event.pages[0].size for event in run.of(Evicted)) == 5
     assert run.tally.completed == 2
+
+
+@pytest.mark.parametrize("draft", [0, 2])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_count_that_is_too_high_costs_a_refusal_and_nothing_else(monkeypatch, overlap, draft):
+    """Where pages seem to be there that are not, the engine refuses, and the youngest gives way."""
+    monkeypatch.setattr(Room, "holds", lambda _room, _need: True)
+    monkeypatch.setattr(Room, "take_free", lambda _room, _num: True)
+    config = SchedulerConfig(headroom_tokens=0, overlap=overlap, draft=draft, acceptance=0.5)
+    workload = workload_of((0, tokens(0, 4), 6), (0, tokens(100, 4), 6))
+    run = run_loop(workload, config, page_size=1, num_pages=18)
+    assert run.engine.stats().refusals["OutOfPages"] >= 1
+    assert run.tally.retractions >= 1
+    assert (run.tally.completed, run.tally.output_tokens) == (2, 12)
 
 
 def test_the_shared_part_of_two_token_arrays():
