@@ -8,7 +8,9 @@ import numpy as np
 
 from kvlife import transitions
 from kvlife.invariants.page_proofs import (
+    CACHED,
     PRIVATE,
+    distinct,
     distinct_keys,
     joins_cached,
     lets_go_exactly,
@@ -16,6 +18,7 @@ from kvlife.invariants.page_proofs import (
 from kvlife.ledger.rows import ROW_FREE, ROW_HELD
 
 if TYPE_CHECKING:
+    from kvlife.config import GroupLayout
     from kvlife.events import (
         Admitted,
         PageLists,
@@ -58,9 +61,9 @@ def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
 
 
 def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
-    """The published length grows by whole pages, all of them PRIVATE; no rebinds."""
+    """The published length grows by whole pages, all of them PRIVATE until they are rebound."""
     rows, row, layout = ledger.rows, event.row, ledger.layout
-    if event.rebinds.size or rows.state[row] != ROW_HELD:
+    if rows.state[row] != ROW_HELD:
         return False
     old, new = int(rows.protected[row]), event.protected_len
     top = rows.allocated[row] if layout.scheduled else rows.committed[row]
@@ -92,7 +95,31 @@ def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
             return False
         if not layout.duplicates and not distinct_keys(keys):
             return False
-    return True
+    groups = layout.groups
+    return not event.rebinds.size or all(_rebinds(ledger, event, group, old) for group in groups)
+
+
+def _rebinds(ledger: Ledger, event: Protected, group: GroupLayout, old: int) -> bool:
+    """The links of a group lead from the row's own pages to CACHED ones under the same keys."""
+    links = event.rebinds[event.rebinds[:, 0] == group.idx]
+    if not len(links):
+        return True
+    if len(links) < len(event.rebinds) and len(ledger.spaces) < len(ledger.tables):
+        return False
+    table_idx, own, canonical = links[:, 1].copy(), links[:, 2].copy(), links[:, 3].copy()
+    at, keys, num = table_idx - old // group.page_size, event.keys[group.idx], len(links)
+    if at.min() < 0 or at.max() >= len(keys) or not distinct(table_idx) or not distinct(own):
+        return False
+    here = ledger.tables[group.idx].take(table_idx + event.row * group.table_width)
+    space, wanted = ledger.spaces[group.space_idx], keys.take(at)
+    return (
+        here.tobytes() == own.tobytes()
+        and space.refs.take(own).min() >= 1
+        and space.state.take(canonical).tobytes() == CACHED * num
+        and space.group.take(canonical).tobytes() == bytes((group.idx,)) * num
+        and space.key.take(canonical).tobytes() == wanted.tobytes()
+        and bool(wanted.all())
+    )
 
 
 def _prefix_may_move(ledger: Ledger, row: int) -> bool:
