@@ -56,6 +56,7 @@ class Follower:
         declared = frozenset(run.header.policies)
         self._fold = Fold(self._ledger_at(part.start), checker, declared)
         self._next_seq = part.start
+        self._next_mark = self._marks[0] if self._marks else part.stop
 
     def follow(self) -> PartOutcome:
         """Replay the part; raises `LogError` or `EventError` for a log that cannot be followed."""
@@ -75,7 +76,8 @@ class Follower:
     def _take(self, group: Group, following: Group | None) -> bool:
         """Fold a group if the state before it is known; True where the run ends in it."""
         fold, first = self._fold, group[0].seq
-        if (self._marks and first >= self._marks[0]) or first != self._next_seq or self._lost:
+        # Behind what is lost the seqs do not go on, so that this holds for it too.
+        if first != self._next_seq or first >= self._next_mark:
             self._meet(first)
             if self._lost:
                 return False
@@ -137,6 +139,7 @@ class Follower:
                 self._restart(mark)
             elif mark < self._next_seq:
                 self._refuse(f"the snapshot of seq {mark} lies inside a group of events")
+        self._next_mark = self._marks[0] if self._marks else self.part.stop
         if not self._lost and first != self._next_seq:
             self._refuse(
                 f"events [{self._next_seq}, {first}) are missing, and no snapshot follows them"
@@ -285,9 +288,9 @@ def _is_violated(group: Sequence[Recorded]) -> bool:
 
 def _recorded_end(group: Group, following: Group | None) -> Violated | None:
     """What the log says was violated in this group, where that ended the run."""
-    if following is None or not _is_violated(following):
+    if following is None or len(following) > 1:
         return None
     recorded = following[0].event
-    if isinstance(recorded, Violated) and group[0].seq <= recorded.seq <= group[-1].seq:
+    if type(recorded) is Violated and group[0].seq <= recorded.seq <= group[-1].seq:
         return recorded
     return None
