@@ -34,31 +34,31 @@ class _Ladder:
 
     __slots__ = ()
 
-    # This base has no fields: the attrs classes below have, which mypy cannot see from here.
+    def _with(self, **lengths: Any) -> Self:  # Any: fields of the attrs classes below
+        return attrs.evolve(self, **lengths)  # type: ignore[misc]  # they are attrs classes
 
     def allocate(self, allocated_len: object) -> Self:
         """Schedule up to `allocated_len` tokens."""
-        return attrs.evolve(self, kv_allocated_len=allocated_len)  # type: ignore[misc]  # see above
+        return self._with(kv_allocated_len=allocated_len)
 
     def commit(self, committed_len: object) -> Self:
         """Confirm up to `committed_len` tokens."""
-        return attrs.evolve(self, kv_committed_len=committed_len)  # type: ignore[misc]  # see above
+        return self._with(kv_committed_len=committed_len)
 
     def protect(self, protected_len: object) -> Self:
         """Publish up to `protected_len` tokens."""
-        return attrs.evolve(self, cache_protected_len=protected_len)  # type: ignore[misc]  # see above
+        return self._with(cache_protected_len=protected_len)
 
     def evict_window(self, evicted_len: tuple[object, ...]) -> Self:
         """Move the window cursors, one for each window group."""
-        return attrs.evolve(self, swa_evicted_seqlens=evicted_len)  # type: ignore[misc]  # see above
+        return self._with(swa_evicted_seqlens=evicted_len)
 
     def roll_back(
         self, committed_len: Any, allocated_len: Any, windows: tuple[tuple[int, int], ...] = ()
     ) -> Self:
         """Cut the tail off; `windows` names (window, page size) of each window group, in tokens."""
-        old: Any = self  # Any: see above
-        return attrs.evolve(  # type: ignore[misc]  # see above
-            self,
+        old: Any = self  # Any: the fields stand in the attrs classes below
+        return self._with(
             kv_committed_len=committed_len,
             kv_allocated_len=allocated_len,
             settled_len=transitions.lower(old.settled_len, allocated_len),

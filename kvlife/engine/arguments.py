@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.errors import BadArgument, BadLength
+from kvlife.errors import BadArgument, BadLength, PinRefused
 
 I32 = npt.NDArray[np.int32]
 
@@ -30,14 +32,30 @@ def as_length(what: str, value: object, low: int, high: int) -> int:
 
 def as_lens(what: str, lens: object, num: int) -> I32:
     """Lengths as int32, one for each of `num` requests; raises `BadLength`."""
-    try:
-        array = np.asarray(lens)
-    except (TypeError, ValueError, OverflowError) as cause:
-        raise BadLength(f"{what} must be a list of whole numbers, got {lens!r}") from cause
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+    array = _whole_numbers(lens)
+    if array is None:
         raise BadLength(f"{what} must be a list of whole numbers, got {lens!r}")
     if array.size != num:
         raise BadLength(f"{what} has {array.size} entries for {num} requests")
     if array.size and (int(array.min()) < 0 or int(array.max()) >= 1 << 31):
         raise BadLength(f"{what} must lie in [0, 2^31), got {lens!r}")
     return array.astype(np.int32)
+
+
+def as_pages(pages: object, num_pages: int) -> I32:
+    """Page ids of a space, each once and sorted, as int32; raises `PinRefused`."""
+    array = _whole_numbers(pages)
+    if array is None or not array.size:
+        raise PinRefused(f"pages must be a list of page ids, got {pages!r}")
+    if int(array.min()) < 1 or int(array.max()) >= num_pages:
+        raise PinRefused(f"pages must lie in [1, {num_pages}), got {pages!r}")
+    return np.unique(array).astype(np.int32)
+
+
+def _whole_numbers(values: object) -> npt.NDArray[np.integer[Any]] | None:  # Any: of any width
+    """A list of integers as an array, or None where it is none."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if array.ndim == 1 and (not array.size or array.dtype.kind in "iu") else None

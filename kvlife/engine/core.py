@@ -127,6 +127,7 @@ class EngineCore(Observer):
         self._posted: deque[str] = deque()
         self._refusals: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
+        self._newest_step: int | None = None
         self._slots_kept: tuple[I32, I32] | None = None
         self._evictable_at: tuple[int, int, int] | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvlife.engine.allocation import AllocationCommands
-from kvlife.engine.arguments import as_id, as_length
+from kvlife.engine.arguments import as_id, as_length, as_pages
 from kvlife.engine.batch import Batch
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
@@ -28,15 +28,15 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         Step numbers grow. Raises `StepOrder`, `StaleBatch`, `PinRefused` for pages being written.
         """
         rows = self._rows(which)
-        as_length("step", step, 0, (1 << 63) - 1)
-        newest = next(reversed(self.ledger.steps), None)
+        step = as_length("step", step, 0, (1 << 63) - 1)
+        newest = self._newest_step
         if newest is not None and step <= newest:
             raise StepOrder(f"step {step} was dispatched after step {newest}: numbers must grow")
         if self.ledger.pins:
             index = self.ledger.index_of(rows)
             allocated = self.ledger.rows.allocated.take(index)
             self._refuse_writing(index, np.zeros_like(allocated), allocated, "dispatched")
-        self.step = step
+        self.step = self._newest_step = step
         self._record((StepDispatched(step, rows),))
 
     @command
@@ -90,16 +90,15 @@ class FlightCommands(AllocationCommands, PublishingCommands):
             raise UnknownRequest(self._why_unknown(owner))
         idx = self.ledger.layout.base if group is None else self._group_idx(group)
         space = self.ledger.spaces[self.ledger.layout.groups[idx].space_idx]
-        array = np.asarray(pages)
-        if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
-            raise PinRefused(f"pages must be a list of page ids, got {pages!r}")
-        if int(array.min()) < 1 or int(array.max()) >= space.num_pages:
-            raise PinRefused(f"pages must lie in [1, {space.num_pages}), got {pages!r}")
-        pages32 = np.unique(array).astype(np.int32)
-        idle = pages32[space.state.take(pages32) == PageState.FREE]
+        pinned = as_pages(pages, space.num_pages)
+        idle = pinned[space.state.take(pinned) == PageState.FREE]
         if idle.size:
             raise PinRefused(f"page {idle[0]} is FREE: only pages that are held can be pinned")
-        self._record((Pinned(pin_id, kind, bool(writes), owner, idx, pages32),))
+        foreign = pinned[space.group.take(pinned) != idx]
+        if foreign.size:
+            owning = self.ledger.layout.groups[int(space.group[foreign[0]])].name
+            raise PinRefused(f"page {foreign[0]} belongs to group {owning!r}: name that one")
+        self._record((Pinned(pin_id, kind, bool(writes), owner, idx, pinned),))
 
     @command
     def unpin(self, pin_id: str) -> None:

@@ -147,8 +147,9 @@ class Observer:
         if self._closed:
             return
         self._enter()
-        if self.checker.level != "off":
-            self._audit(self.index)
+        ledger = self.ledger
+        held = ledger.requests or ledger.sessions or ledger.pins or ledger.steps
+        self._audit(self.index, idle=not held)
         self._end("the engine was closed")
 
     def _end(self, why: str) -> None:
@@ -228,9 +229,9 @@ class Observer:
             self._end(f"the pools failed: {error!r}")
             raise
 
-    def _audit(self, index: PrefixIndex | None) -> list[Finding]:
+    def _audit(self, index: PrefixIndex | None, *, idle: bool = False) -> list[Finding]:
         begun = perf_counter_ns()
-        findings = self.checker.audit(self.ledger, index)
+        findings = self.checker.audit(self.ledger, index, idle=idle)
         self.check_ns += perf_counter_ns() - begun
         for found in findings:
             self._handle(found, found.event, applied=True)

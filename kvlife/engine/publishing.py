@@ -75,7 +75,7 @@ class PublishingCommands(EngineCore):
                 " committed: commit the rest, or abort it"
             )
         if keep_len is not None:
-            as_length("keep_len", keep_len, 0, MAX_LEN)
+            keep_len = as_length("keep_len", keep_len, 0, MAX_LEN)
         publication = self._publication(rid, row, as_tokens(tokens), keep_len)
         published = int(self.ledger.rows.protected[row])
         pages = self._row_pages(row)

@@ -27,7 +27,7 @@ class ReclaimCommands(AllocationCommands):
 
         Fewer go where fewer can; a window group's go alone and leave holes.
         """
-        as_length("num_pages", num_pages, 0, MAX_PAGES)
+        num_pages = as_length("num_pages", num_pages, 0, MAX_PAGES)
         groups = self.ledger.layout.groups
         idx = self.ledger.layout.base if group is None else self._group_idx(group)
         if groups[idx].window is None:
@@ -101,7 +101,7 @@ class ReclaimCommands(AllocationCommands):
         idx = 0 if space is None else names[space]
         sizes = [group.page_size for group in layout.groups if group.space_idx == idx]
         limit = ((1 << 31) - 1) // max(sizes)
-        as_length("num_pages", num_pages, 2, limit)
+        num_pages = as_length("num_pages", num_pages, 2, limit)
         columns = self.ledger.spaces[idx]
         used = np.flatnonzero(columns.state[num_pages:] != PageState.FREE)
         if used.size:

@@ -73,7 +73,8 @@ class SessionCommands(AllocationCommands, PublishingCommands):
                 else f"session {session_id!r} holds another row: close it, or save under its turn"
             )
         committed, protected = int(ledger.rows.committed[row]), int(ledger.rows.protected[row])
-        as_length(f"kv_len (published to committed of {rid!r})", kv_len, protected, committed)
+        what = f"kv_len (published to committed of {rid!r})"
+        kv_len = as_length(what, kv_len, protected, committed)
         events: list[Event] = []
         old = int(ledger.rows.allocated[row])
         rows, lens = self._one(row), np.array([kv_len], np.int32)
@@ -95,9 +96,9 @@ class SessionCommands(AllocationCommands, PublishingCommands):
             raise SessionBusy(f"session {session_id!r} is in the turn of request {session.rid!r}")
         row, capacity = session.row, self.ledger.layout.capacity
         saved = int(self.ledger.rows.committed[row])
-        as_length(f"prefix_len of session {session_id!r}", prefix_len, 0, saved)
+        prefix_len = as_length(f"prefix_len of session {session_id!r}", prefix_len, 0, saved)
         if prompt_len is not None:
-            as_length("prompt_len", prompt_len, prefix_len, capacity)
+            prompt_len = as_length("prompt_len", prompt_len, prefix_len, capacity)
         kept = self._rewind_len(row, prefix_len)
         pages = self._tail(row, kept, int(self.ledger.rows.allocated[row]))
         whole = kept if prompt_len is None else prompt_len
