@@ -30,9 +30,13 @@ class Room:
         self._free = 0
 
     def take_free(self, num_pages: int) -> bool:
-        """Spend so many pages of each group, if so many are known to be free; quick."""
+        """Spend so many pages of each group, if so many are free; quick."""
         if num_pages > self._free:
-            return False
+            free = min(map(self._engine.num_free, self._groups))
+            self._rest = [rest + self._free - free for rest in self._rest]
+            self._free = free
+            if num_pages > free:
+                return False
         self._free -= num_pages
         return True
 
