@@ -12,10 +12,7 @@ import sys
 from pathlib import Path
 
 LOG = Path("demo-run") / "log"
-SIMULATE = (
-    "simulate --synthetic 2000 --seed 1 --page-size 16 --num-pages 6000 --max-running 64"
-    " --session-rate 0.1 --abort-rate 0.02"
-)
+SIMULATE = "simulate --synthetic 2000 --seed 1 --session-rate 0.1 --abort-rate 0.02"
 MUST_SHOW = ("evicted_pages", "retractions", "sessions")
 
 
