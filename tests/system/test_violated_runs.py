@@ -107,16 +107,18 @@ def test_a_faulty_run_of_an_engine_under_collect(tmp_path, seed, kind, variant):
     config, groups = faulty_groups(tmp_path / "sound", kind, seed + variant, 3)
     observer, findings, _ = observed(tmp_path / "log", config, groups, "collect")
     assert_same_findings(tmp_path / "log", observer, findings)
+    if variant == 0:
+        assert_same_findings(tmp_path / "log", observer, findings, jobs=2)
 
 
 @pytest.mark.parametrize("kind", range(4))
 @pytest.mark.parametrize("variant", range(4))
 def test_a_faulty_run_of_an_engine_under_raise(tmp_path, seed, kind, variant, capsys):
     """The first violation ends the log, and the replay ends at the same event, with the same."""
-    config, groups = faulty_groups(tmp_path / "sound", kind, seed + variant, 3)
+    # Not every change of an event breaks an invariant; of ten in one run some do.
+    config, groups = faulty_groups(tmp_path / "sound", kind, seed + variant, 10)
     observer, findings, violation = observed(tmp_path / "log", config, groups, "raise")
-    if violation is None:
-        pytest.skip("none of the faults broke an invariant")
+    assert violation is not None
     (found,) = findings
     outcome = assert_same_findings(tmp_path / "log", observer, [found])
     assert (outcome.found[0].id, outcome.found[0].seq) == (violation.id, violation.seq)
