@@ -208,7 +208,7 @@ def _fold_one(ledger: Ledger, item: Recorded, stories: list[_Story]) -> None:
     event = item.event
     change = derive(ledger, event)
     for story in stories:
-        story.watch.before(ledger, item, change)
+        story.watch.before(ledger, change)
     ledger.apply(event, item.seq, item.time_ns, change)
     for story in stories:
         for touch in story.watch.after(ledger, item, change):

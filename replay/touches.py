@@ -65,7 +65,7 @@ class PageWatch:
         self._stamp = self._last_event(ledger)
         self._holder = ""
 
-    def before(self, ledger: Ledger, item: Recorded, change: Change) -> None:  # noqa: ARG002  # a watch's call
+    def before(self, ledger: Ledger, change: Change) -> None:
         """Note who holds the event's row, as the event may end that."""
         if change.row is not None:
             self._holder = holder_of(ledger, change.row)
@@ -148,7 +148,7 @@ class RowWatch:
         self._rows: I32 | None = None
         self._concerned = False
 
-    def before(self, ledger: Ledger, item: Recorded, change: Change) -> None:  # noqa: ARG002  # a watch's call
+    def before(self, ledger: Ledger, change: Change) -> None:
         """Note who holds the row, as the event may end that."""
         if change.row == self.row:
             self._holder = holder_of(ledger, self.row)
