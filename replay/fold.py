@@ -45,14 +45,15 @@ class Fold:
         self.digest: int | None = None
         self._here: list[str] = []
         self._went_on = False
-        self.start_from(ledger)
+        self.ledger = ledger
+        # The log's reader holds events to the pools as they are at the start, and grow. Where they
+        # shrink, or may have another size than the reader knows, they are held to that here.
+        self._checks_structure = ledger.layout != compile_layout(ledger.config)
 
     def start_from(self, ledger: Ledger) -> None:
         """Go on from another state: a snapshot behind a hole, or one that this state is not."""
         self.ledger = ledger
-        # The log's reader holds events to the layout of the header; where the pools have another
-        # size by now, they are held to that as well.
-        self._checks_structure = ledger.layout != compile_layout(ledger.config)
+        self._checks_structure = True
 
     def group(self, group: Sequence[Recorded], recorded: Violated | None, *, went_on: bool) -> bool:
         """Fold one group, and say whether the run goes on behind it.

@@ -60,7 +60,7 @@ class Follower:
 
     def follow(self) -> PartOutcome:
         """Replay the part; raises `LogError` or `EventError` for a log that cannot be followed."""
-        groups = self.run.groups(self.part.start)
+        groups = self.run.groups(self.part.start, layout=self._fold.ledger.layout)
         for number, (group, following) in enumerate(_with_next(groups)):
             if group[0].seq >= self.part.stop:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import attrs
 import numpy as np
 
 from kvlife.config import Layout
@@ -16,6 +17,7 @@ from kvlife.events import (
     Committed,
     Event,
     FieldKind,
+    Resized,
     check_structure,
 )
 from kvlife.log.cursor import BadBytes, Cursor
@@ -24,6 +26,7 @@ from kvlife.log.wire import GROUP, LAST_EVENT_CODE, NUM_SLOTS, ONES
 
 _ALLOCATED = (Allocated.CODE, 1)
 _COMMITTED = (Committed.CODE, 1)
+_ALL_PAGES = 1 << 31
 
 
 class UnknownEvent:
@@ -49,13 +52,16 @@ class _Batch:
 
 
 class Decoder:
-    """Decodes groups in the order in which they were written, within one stretch."""
+    """Decodes groups in the order in which they were written, within one stretch.
+
+    `layout` is that of the pools where it begins; it grows with them. What does not fit pools that
+    have shrunk is left to whoever folds the events.
+    """
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
         self._num_groups = len(layout.groups)
         self._num_windows = len(layout.window_groups)
-        self._num_pages = tuple(layout.spaces[group.space_idx].num_pages for group in layout.groups)
+        self._hold_to(layout)
         self._slots: list[_Batch | None] = [None] * NUM_SLOTS
         self._batch: _Batch | None = None
         self._key = (0, 0)
@@ -66,6 +72,14 @@ class Decoder:
     def reset(self) -> None:
         """Begin a stretch."""
         self._slots = [None] * NUM_SLOTS
+
+    def widen(self) -> None:
+        """Take any page id from here on: what size the pools have is not known."""
+        self._hold_to(widest(self._layout))
+
+    def _hold_to(self, layout: Layout) -> None:
+        self._layout = layout
+        self._num_pages = tuple(layout.spaces[group.space_idx].num_pages for group in layout.groups)
 
     def define(self, content: bytes, pos: int, end: int) -> None:
         """Take up a BATCH record."""
@@ -130,6 +144,8 @@ class Decoder:
             check_structure(event, self._layout)
         except EventError as error:
             raise BadBytes(str(error)) from error
+        if isinstance(event, Resized):
+            self._hold_to(_with_pages(self._layout, {event.space: event.num_pages}))
         return event
 
     # The hot events. None means that the general way must be taken.
@@ -297,6 +313,20 @@ class Decoder:
 
 _NONE: I32 = np.empty(0, np.int32)
 _NONE.setflags(write=False)
+
+
+def widest(layout: Layout) -> Layout:
+    """The layout with spaces of as many pages as ids can name."""
+    return _with_pages(layout, {space.idx: _ALL_PAGES for space in layout.spaces})
+
+
+def _with_pages(layout: Layout, num_pages: dict[int, int]) -> Layout:
+    """The layout with spaces of at least so many pages."""
+    spaces = (
+        attrs.evolve(space, num_pages=max(space.num_pages, num_pages.get(space.idx, 0)))
+        for space in layout.spaces
+    )
+    return attrs.evolve(layout, spaces=tuple(spaces))
 
 
 def _in_range(pages: I32, num_pages: int) -> bool:

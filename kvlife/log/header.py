@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -75,3 +76,15 @@ def _refuse_unknown(fields: dict[str, Any], record: type[Any], where: str) -> No
     unknown = [name for name in fields if name not in known]
     if unknown:
         raise LogError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
+
+
+def read_header(path: Path) -> bytes:
+    """The bytes of a header file; raises `LogError` where they cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_HEADER_BYTES + 1)
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(content) > MAX_HEADER_BYTES:
+        raise LogCorrupt(f"{path}: more than {MAX_HEADER_BYTES} bytes, no header is that large")
+    return content

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import attrs
 
-from kvlife.config import compile_layout
+from kvlife.config import Layout, compile_layout
 from kvlife.errors import LogCorrupt, LogError, LogTruncated, LogVersionError
 from kvlife.events import Recorded
 from kvlife.ledger import FrozenState
 from kvlife.log.claim import is_live
 from kvlife.log.cursor import BadBytes
+from kvlife.log.decode import widest
 from kvlife.log.files import HEADER_NAME, SegmentFile, list_run, list_runs, snapshot_path
-from kvlife.log.header import MAX_HEADER_BYTES, RunHeader, decode_header
+from kvlife.log.header import RunHeader, decode_header, read_header
 from kvlife.log.segment_file import (
     SegmentHead,
     UnreadableHead,
@@ -79,7 +80,7 @@ class LogRun:
         self.path = path
         self.salvage = salvage
         self.live = is_live(path)
-        content = _read_header(path / HEADER_NAME)
+        content = read_header(path / HEADER_NAME)
         self.header: RunHeader = decode_header(content, str(path / HEADER_NAME))
         self.layout = compile_layout(self.header.config)
         self._header_crc = zlib.crc32(content)
@@ -116,17 +117,23 @@ class LogRun:
         """
         low = self._low(start)
         high = self.next_seq if stop is None else min(stop, self.next_seq)
-        for group in self._groups(low, high):
+        for group in self._groups(low, high, None):
             if group[0].seq >= low and group[-1].seq < high:
                 yield from group
             else:
                 yield from (recorded for recorded in group if low <= recorded.seq < high)
 
-    def groups(self, start: int | None = None, stop: int | None = None) -> Iterator[list[Recorded]]:
-        """The groups that begin in [start, stop), as `events` else."""
+    def groups(
+        self, start: int | None = None, stop: int | None = None, *, layout: Layout | None = None
+    ) -> Iterator[list[Recorded]]:
+        """The groups that begin in [start, stop), as `events` else.
+
+        `layout` is that of the pools at `start`, which may have been resized before. Where it is
+        not known, and behind what salvage or a gap leaves out, page ids are held to no bound.
+        """
         low = self._low(start)
         high = self.next_seq if stop is None else min(stop, self.next_seq)
-        for group in self._groups(low, high):
+        for group in self._groups(low, high, layout):
             if group[0].seq >= low:
                 yield group
 
@@ -280,12 +287,15 @@ class LogRun:
             raise LogError(f"{self.path}: seq {start} is gone, history begins at {self.begins_at}")
         return start
 
-    def _groups(self, low: int, high: int) -> Iterator[list[Recorded]]:
+    def _groups(self, low: int, high: int, layout: Layout | None) -> Iterator[list[Recorded]]:
         if low >= high:
             return
         position: Position | None = self._position(low)
+        if position == Position(place=0, offset=0, seq=0):
+            layout = self.layout
         while position is not None:
-            stretch = Stretch(self.layout, self._load, self._files, self._count_unknown)
+            pools = layout or widest(self.layout)
+            stretch = Stretch(pools, self._load, self._files, self._count_unknown)
             try:
                 yield from stretch.groups(position, high)
                 return
@@ -294,7 +304,7 @@ class LogRun:
             except LogError as error:
                 if not self.salvage:
                     raise
-                position = self._resume(max(stretch.seq, low), str(error))
+                position, layout = self._resume(max(stretch.seq, low), str(error)), None
 
     def _count_unknown(self, seq: int, codes: list[int]) -> None:
         # An event that is read again is not counted again.
@@ -351,17 +361,6 @@ class LogRun:
             if other.idx == file.idx:
                 return read_segment(other, self._header_crc)
         raise LogError(f"{file.path}: is gone: the writer's retention removed it meanwhile")
-
-
-def _read_header(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_HEADER_BYTES + 1)
-    except OSError as error:
-        raise LogError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(content) > MAX_HEADER_BYTES:
-        raise LogCorrupt(f"{path}: more than {MAX_HEADER_BYTES} bytes, no header is that large")
-    return content
 
 
 def _damage(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:

@@ -43,7 +43,10 @@ class Position:
 
 
 class Stretch:
-    """Reads groups from a position on; `seq` is the next event's, also after an error."""
+    """Reads groups from a position on; `seq` is the next event's, also after an error.
+
+    `layout` is that of the pools at the position.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Stretch:
         files: list[SegmentFile],
         count_unknown: Callable[[int, list[int]], None],
     ) -> None:
-        self._layout = layout
+        self._decoder = Decoder(layout)
         self._count_unknown = count_unknown
         self._load = load
         self._files = files
@@ -108,7 +111,8 @@ class Stretch:
     def _segment(
         self, file: SegmentFile, head: SegmentHead, content: bytes, offset: int
     ) -> Iterator[list[Recorded]]:
-        decoder = Decoder(self._layout)
+        decoder = self._decoder
+        decoder.reset()
         link: int | None = None
         at_snapshot = offset > SEGMENT_HEAD_BYTES
         if not at_snapshot:
@@ -163,6 +167,7 @@ class Stretch:
             if next_seq <= first_seq:
                 raise BadBytes(f"a gap from seq {first_seq} to {next_seq}")
             self.seq = next_seq
+            decoder.widen()
         elif kind == SEAL:
             self._expect("a seal", _unpack(SEQS, content, body, end)[1])
             self._sealed = True
