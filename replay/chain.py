@@ -149,9 +149,8 @@ def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWa
         row = getattr(culprit.event, "row", None)
         if isinstance(row, int):
             rows.setdefault(row)
-    num_pages = [space.num_pages for space in run.layout.spaces]
     return [
-        *(PageWatch(space, page) for space, page in pages if 0 < page < num_pages[space]),
+        *(PageWatch(space, page) for space, page in pages if page > 0),
     ][:MAX_PAGES] + [RowWatch(row) for row in rows if 0 < row < run.layout.num_rows][:MAX_ROWS]
 
 
