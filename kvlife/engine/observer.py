@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ class Observer:
             log.start(
                 RunHeader(
                     config=config,
-                    policies=self.checker.policies,
+                    policies={name: self.checker.policy_of(name) for name in self.checker.ids},
                     level=self.checker.level,
                     key_fingerprint=key_fingerprint,
                     engine_version=__version__,
@@ -126,8 +127,13 @@ class Observer:
         self._enter()
         for event in events:
             check_structure(event, self.ledger.layout)
-        if events:
-            self._record(events)
+        first = self.next_seq
+        try:
+            if events:
+                self._record(events)
+        except BaseException as error:
+            self._break_off(first, error)
+            raise
 
     def mark(self, text: str, *, idle: bool = False) -> None:
         """Write a note; an idle mark says that nothing but cache should be held now."""
@@ -156,6 +162,19 @@ class Observer:
         self._closed = self._closed or why
         if self._log is not None:
             self._log.close(self.ledger.digest())
+
+    def _break_off(self, first: int, error: BaseException) -> None:
+        """End the run where an error, or an interrupt, left events behind that are half applied.
+
+        `first` is the seq before the command. The log is closed without a digest: it has the
+        events, and this state may not.
+        """
+        log = self._log
+        if self._closed or (first == self.next_seq and (log is None or first == log.next_seq)):
+            return
+        self._closed = f"{type(error).__name__} broke a command off at seq {first}: {error}"
+        if log is not None:
+            log.close()
 
     def _enter(self) -> None:
         if self._fork != forks[0]:
@@ -244,6 +263,8 @@ class Observer:
         why = f"{found.id} was broken at seq {found.seq}"
         if self._log is not None:
             mark = Violated(found.seq, found.id, applied)
-            self._log.append(self.next_seq, self.step, self._clock(), [mark])
+            # A disk that is full must not hide the bug that was found.
+            with suppress(LogError):
+                self._log.append(self.next_seq, self.step, self._clock(), [mark])
         self._end(why)
         raise InvariantViolation(found.id, found.seq, event, found.evidence, applied=applied)
