@@ -94,7 +94,7 @@ class Fold:
 
     def audit(self, step: int, *, went_on: bool) -> None:
         """Recount the whole state at the end of the log."""
-        for found in self.checker.audit(self.ledger):
+        for found in self.checker.audit(self.ledger, idle=self.ledger.is_idle):
             self._keep(found, step, applied=True)
             if self._must_stop(found.id, went_on=went_on):
                 self.ended = self.stopped = True
@@ -150,7 +150,7 @@ class Fold:
     def _look_closer(self, recorded: Violated, step: int) -> None:
         """What the run found in an audit of its own, an audit finds here."""
         if recorded.invariant not in self._here and self._looks_for(recorded.invariant):
-            for found in self.checker.audit(self.ledger):
+            for found in self.checker.audit(self.ledger, idle=self.ledger.is_idle):
                 if found.id not in self._here:
                     self._keep(found, step, applied=True)
 

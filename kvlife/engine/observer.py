@@ -153,9 +153,7 @@ class Observer:
         if self._closed:
             return
         self._enter()
-        ledger = self.ledger
-        held = ledger.requests or ledger.sessions or ledger.pins or ledger.steps
-        self._audit(self.index, idle=not held)
+        self._audit(self.index, idle=self.ledger.is_idle)
         self._end("the engine was closed")
 
     def _end(self, why: str) -> None:

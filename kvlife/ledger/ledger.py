@@ -155,6 +155,11 @@ class Ledger:
         used = np.flatnonzero(self.spaces[space_idx].state)
         return max(*named, int(used[-1]))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held: no request on a row, session, pin or step in flight."""
+        return not (self.requests or self.sessions or self.pins or self.steps)
+
     def record(self, rid: str) -> ReqKvInfo | None:
         """The record of a live or waiting request, or None; a value that never changes later."""
         row = self.requests.get(rid)
