@@ -58,8 +58,7 @@ class Census:
     @cached_property
     def live(self) -> Index:
         """Rows that are HELD or DRAINING."""
-        state = self.ledger.rows.state
-        return np.flatnonzero((state == RowState.HELD) | (state == RowState.DRAINING))
+        return self.ledger.rows.in_use()
 
     @cached_property
     def held(self) -> Index:
@@ -70,7 +69,7 @@ class Census:
     def asked(self) -> tuple[Asked, ...]:
         """Per group, the entries that the live rows' lengths and cursors ask for."""
         allocated = self.ledger.rows.allocated[self.live]
-        entries = rows_entries(self.ledger, self.live, np.zeros_like(allocated), allocated, None)
+        entries = rows_entries(self.ledger, self.live, np.zeros_like(allocated), allocated)
         found = []
         for group, at in zip(self.ledger.layout.groups, map(indices, entries), strict=True):
             table = self.ledger.tables[group.idx]

@@ -116,7 +116,7 @@ class AllocationCommands(EngineCore):
         if ledger.pins:
             self._refuse_writing(index, old, new, "committed")
         new.setflags(write=False)
-        change = Change(index=index, committed=new, old_committed=old)
+        change = Change(index=index, committed=new)
         self._record((Committed(rows, new),), (change,))
 
     @command
@@ -147,7 +147,7 @@ class AllocationCommands(EngineCore):
             kept, allocated, old = kept.take(changing), allocated.take(changing), old.take(changing)
             rows.setflags(write=False)
         self._check_windows_kept(rows, kept, allocated)
-        at = rows_entries(self.ledger, index, allocated, old, None)
+        at = rows_entries(self.ledger, index, allocated, old)
         pages = tuple(
             self.ledger.tables[group.idx][at[group.idx]].copy()
             for group in self.ledger.layout.groups

@@ -36,8 +36,9 @@ class FlightCommands(AllocationCommands, PublishingCommands):
             index = self.ledger.index_of(rows)
             allocated = self.ledger.rows.allocated.take(index)
             self._refuse_writing(index, np.zeros_like(allocated), allocated, "dispatched")
-        self.step = self._newest_step = step
+        self.step = step
         self._record((StepDispatched(step, rows),))
+        self._newest_step = step
 
     @command
     def settle(self, step: int) -> None:
@@ -56,7 +57,7 @@ class FlightCommands(AllocationCommands, PublishingCommands):
             return
         drained = opened[(states == RowState.DRAINING) & (ledger.rows.in_flight[opened] == 1)]
         allocated = ledger.rows.allocated.take(drained)
-        at = rows_entries(ledger, drained, np.zeros_like(allocated), allocated, None)
+        at = rows_entries(ledger, drained, np.zeros_like(allocated), allocated)
         # A row that drains references what it held; DRAINING rows keep their tables until now.
         pages = tuple(
             ledger.tables[group.idx][indices(at[group.idx])].copy()

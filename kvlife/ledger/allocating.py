@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.ledger.change import Change
-from kvlife.ledger.entries import group_entries, span_entries
+from kvlife.ledger.entries import group_entries, row_group_entries
 from kvlife.ledger.spans import NOWHERE, At, spans_of
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def _derive_one_allocated(
         cursor = None
         if evicted_len is not None and group.window_idx is not None:
             cursor = int(evicted_len[group.window_idx][0])
-        low = -(-max(low_len, 0) // group.page_size)
-        high = -(-max(high_len, 0) // group.page_size)
-        at.append(span_entries(ledger, group, row, low, high, cursor))
+        at.append(row_group_entries(ledger, group, row, low_len, high_len, cursor))
     return Change(
         index=index,
         allocated=allocated_len,

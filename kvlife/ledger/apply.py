@@ -17,8 +17,8 @@ from kvlife.ledger.moves import (
     free_row,
     join,
     let_go,
+    pin_if_in_flight,
     pin_leaving,
-    pin_under_step,
     set_lengths,
     take,
     unbind,
@@ -92,7 +92,6 @@ def _protected(
     ledger: Ledger, event: requests.Protected, change: Change, seq: int, stamp: int
 ) -> None:
     row, old = event.row, int(ledger.rows.protected[event.row])
-    in_flight = ledger.rows.in_flight[row] > 0
     for group in ledger.layout.groups:
         table, space = ledger.tables[group.idx], ledger.spaces[group.space_idx]
         base, width = row * group.table_width, group.table_width
@@ -101,8 +100,7 @@ def _protected(
             own, canonical = links[:, 2].copy(), links[:, 3].copy()
             table[base + links[:, 1]] = canonical
             space.join(canonical, stamp)
-            if in_flight:
-                pin_under_step(ledger, int(ledger.rows.newest_step[row]), group.idx, own, stamp)
+            pin_if_in_flight(ledger, row, group.idx, own, stamp)
             space.let_go(own, stamp)
         keys = event.keys[group.idx]
         low = min(max(old, 0) // group.page_size, width)
@@ -138,9 +136,7 @@ def _rolled_back(
         idx = min(max(committed.get(row, 0) // group.page_size, 0), group.table_width - 1)
         ledger.tables[group_idx][row * group.table_width + idx] = new
         pages = np.array([shared], np.int32)
-        if ledger.rows.in_flight[row] > 0:
-            step = int(ledger.rows.newest_step[row])
-            pin_under_step(ledger, step, group_idx, pages, stamp)
+        pin_if_in_flight(ledger, row, group_idx, pages, stamp)
         space.let_go(pages, stamp)
         space.take(np.array([new], np.int32), group_idx, stamp)
 

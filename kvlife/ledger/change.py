@@ -35,7 +35,6 @@ class Change:
     allocated: Lens = None
     settled: Lens = None
     cursors: tuple[Lens, ...] | None = None
-    old_committed: Lens = None
     old_allocated: Lens = None
     gone_at: tuple[At, ...] | None = None
     joined_at: tuple[At, ...] | None = None

@@ -15,13 +15,12 @@ from kvlife import transitions
 from kvlife.events import pool, requests
 from kvlife.ledger.allocating import derive_allocated
 from kvlife.ledger.change import Change
-from kvlife.ledger.entries import row_entries, rows_entries
+from kvlife.ledger.entries import row_entries, rows_entries, span_entries
 from kvlife.ledger.rows import ROW_HELD, UNBOUNDED
-from kvlife.ledger.spans import NOWHERE, At, span_of, spans_of
+from kvlife.ledger.spans import NOWHERE, At, spans_of
 
 if TYPE_CHECKING:
-    from kvlife.config import GroupLayout
-    from kvlife.events import Event, PageLists
+    from kvlife.events import Event
     from kvlife.ledger.ledger import Ledger
 
 
@@ -32,10 +31,6 @@ def derive(ledger: Ledger, event: Event) -> Change:
 
 def _admitted(ledger: Ledger, event: requests.Admitted | requests.Resumed) -> Change:
     prefix = event.prefix_len
-    joined_at = tuple(
-        _admitted_entries(event, group, -(-max(prefix, 0) // group.page_size))
-        for group in ledger.layout.groups
-    )
     return Change(
         row=event.row,
         protected=prefix,
@@ -43,37 +38,33 @@ def _admitted(ledger: Ledger, event: requests.Admitted | requests.Resumed) -> Ch
         allocated=prefix,
         settled=UNBOUNDED,
         cursors=event.evicted_len,
-        joined_at=joined_at,
+        joined_at=_bound_entries(ledger, event, 0, prefix),
         joined=event.pages,
     )
 
 
-def _admitted_entries(
-    event: requests.Admitted | requests.Resumed, group: GroupLayout, high: int, low: int = 0
-) -> At:
-    base = event.row * group.table_width
-    low, high = min(low, group.table_width), min(high, group.table_width)
-    if group.window_idx is None:
-        return slice(base + low, base + max(low, high))
-    size = group.page_size
-    cursor = max(event.evicted_len[group.window_idx], 0) // size
-    floor = -(-max(event.evict_floor, 0) // size)
-    return span_of(base, low, max(low, high), floor, cursor)
+def _bound_entries(
+    ledger: Ledger, event: requests.Admitted | requests.Resumed, low_len: int, high_len: int
+) -> tuple[At, ...]:
+    """As `row_entries`, under the floor and the cursors that the event binds its row with."""
+    return tuple(
+        span_entries(
+            group,
+            event.row,
+            low_len,
+            high_len,
+            event.evict_floor,
+            0 if group.window_idx is None else event.evicted_len[group.window_idx],
+        )
+        for group in ledger.layout.groups
+    )
 
 
 def _resumed(ledger: Ledger, event: requests.Resumed) -> Change:
     change = _admitted(ledger, event)
     change.committed = change.allocated = event.restored_len
     change.taken = event.restored
-    change.taken_at = tuple(
-        _admitted_entries(
-            event,
-            group,
-            -(-max(event.restored_len, 0) // group.page_size),
-            -(-max(event.prefix_len, 0) // group.page_size),
-        )
-        for group in ledger.layout.groups
-    )
+    change.taken_at = _bound_entries(ledger, event, event.prefix_len, event.restored_len)
     return change
 
 
@@ -113,7 +104,7 @@ def _rolled_back(ledger: Ledger, event: requests.RolledBack) -> Change:
         settled=transitions.settled_after_roll_back(rows.settled.take(index), new, UNBOUNDED),
         cursors=cursors or None,
         old_allocated=old,
-        gone_at=rows_entries(ledger, index, new, old, None),
+        gone_at=rows_entries(ledger, index, new, old),
         gone=event.pages,
     )
 
@@ -150,18 +141,17 @@ def _replaced(values: tuple[Any, ...], idx: int, value: object) -> tuple[Any, ..
     return (*values[:idx], value, *values[idx + 1 :])
 
 
-def _whole_row(ledger: Ledger, row: int | None, pages: PageLists) -> Change:
+def _gone(
+    ledger: Ledger, event: requests.Released | requests.Retracted | pool.SessionClosed
+) -> Change:
     """A row that goes: all it references is let go, unless a step in flight still reads it."""
-    change = Change(row=row, gone=pages)
+    row = event.row
+    change = Change(row=row, gone=event.pages)
     if row is None or ledger.rows.in_flight[row] > 0 or ledger.rows.state[row] != ROW_HELD:
         change.gone_at = (NOWHERE,) * len(ledger.layout.groups)
     else:
         change.gone_at = row_entries(ledger, row, 0, int(ledger.rows.allocated[row]))
     return change
-
-
-def _closed(ledger: Ledger, event: pool.SessionClosed) -> Change:
-    return _whole_row(ledger, event.row, event.pages)
 
 
 def _trimmed(ledger: Ledger, event: pool.SessionSaved | pool.SessionRestored) -> Change:
@@ -179,7 +169,6 @@ def _trimmed(ledger: Ledger, event: pool.SessionSaved | pool.SessionRestored) ->
             for group in ledger.layout.window_groups
         ),
         old_allocated=old,
-        old_committed=int(rows.committed[row]),
         gone_at=row_entries(ledger, row, kept, old),
         gone=event.pages,
     )
@@ -194,7 +183,7 @@ def _settled(ledger: Ledger, event: pool.StepSettled) -> Change:
         at: tuple[At, ...] = (NOWHERE,) * len(ledger.layout.groups)
     else:
         old = ledger.rows.allocated.take(index)
-        at = rows_entries(ledger, index, np.zeros_like(old), old, None)
+        at = rows_entries(ledger, index, np.zeros_like(old), old)
     return Change(index=index, gone_at=at, gone=event.pages)
 
 
@@ -211,9 +200,9 @@ _DERIVE: dict[type, Callable[[Ledger, Any], Change]] = {
     requests.Protected: _protected,
     requests.RolledBack: _rolled_back,
     requests.WindowEvicted: _window_evicted,
-    requests.Released: lambda ledger, event: _whole_row(ledger, event.row, event.pages),
-    requests.Retracted: lambda ledger, event: _whole_row(ledger, event.row, event.pages),
-    pool.SessionClosed: _closed,
+    requests.Released: _gone,
+    requests.Retracted: _gone,
+    pool.SessionClosed: _gone,
     pool.SessionSaved: _trimmed,
     pool.SessionRestored: _trimmed,
     pool.StepSettled: _settled,

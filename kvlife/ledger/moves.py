@@ -78,8 +78,13 @@ def set_lengths(ledger: Ledger, where: Any, change: Change, seq: int) -> None:  
     rows.last_event[where] = seq
 
 
-def pin_under_step(ledger: Ledger, step: int, group: int, pages: I32, stamp: int) -> None:
+def pin_if_in_flight(ledger: Ledger, row: int, group: int, pages: I32, stamp: int) -> None:
     """Pages that leave a row in flight stay untouched until its newest step has settled."""
+    if ledger.rows.in_flight[row] > 0:
+        _pin_under(ledger, int(ledger.rows.newest_step[row]), group, pages, stamp)
+
+
+def _pin_under(ledger: Ledger, step: int, group: int, pages: I32, stamp: int) -> None:
     opened = ledger.steps.get(step)
     if opened is None or not pages.size:
         return
@@ -99,17 +104,17 @@ def pin_leaving(ledger: Ledger, change: Change, stamp: int) -> None:
         for step in np.unique(ledger.rows.newest_step[flying]):
             ours = flying[ledger.rows.newest_step[flying] == step]
             pages = ledger.tables[group.idx][spots[np.isin(owners, ours)]]
-            pin_under_step(ledger, int(step), group.idx, pages[pages != 0], stamp)
+            _pin_under(ledger, int(step), group.idx, pages[pages != 0], stamp)
 
 
 def cap_noted(
     ledger: Ledger, rows: npt.NDArray[np.intp], lengths: Any
 ) -> None:  # Any: int or array
     """What a step noted above the new end of a row will never settle."""
+    ends = np.atleast_1d(lengths)
     for opened in ledger.steps.values():
-        for row, length in zip(rows.tolist(), np.atleast_1d(lengths).tolist(), strict=True):
-            hit = opened.rows == row
-            opened.noted[hit] = np.minimum(opened.noted[hit], length)
+        _, noted_at, at = np.intersect1d(opened.rows, rows, return_indices=True)
+        opened.noted[noted_at] = np.minimum(opened.noted[noted_at], ends[at])
 
 
 def free_row(ledger: Ledger, row: int, seq: int) -> None:
@@ -122,10 +127,9 @@ def free_row(ledger: Ledger, row: int, seq: int) -> None:
 def unbind(ledger: Ledger, row: int, change: Change, seq: int, stamp: int) -> None:
     """The row lets go and becomes FREE, or DRAINING while steps in flight name it."""
     rows = ledger.rows
-    if rows.state[row] != ROW_HELD:
-        let_go(ledger, change, stamp)
-        return
     let_go(ledger, change, stamp)
+    if rows.state[row] != ROW_HELD:
+        return
     if rows.in_flight[row] > 0:
         rows.state[row] = ROW_DRAINING
         rows.generation[row] += 1

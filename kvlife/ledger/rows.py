@@ -111,6 +111,10 @@ class RowColumns:
             self._committed[lane.index] = lane.committed
             self._last_event[lane.index] = lane.seq
 
+    def in_use(self) -> Index:
+        """The rows that are HELD or DRAINING."""
+        return np.flatnonzero((self.state == ROW_HELD) | (self.state == ROW_DRAINING))
+
     @classmethod
     def create(cls, num_rows: int, num_windows: int) -> RowColumns:
         """All rows FREE, row 0 RESERVED."""

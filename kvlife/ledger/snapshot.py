@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.ledger.rows import RowState
 from kvlife.ledger.spaces import PageState
 
 if TYPE_CHECKING:
@@ -113,9 +112,7 @@ class LedgerSnapshot:
                 arrays[label] = _copy(buffers, label, getattr(space, name))
             label = f"free.{space_idx}"
             arrays[label] = space.free.pages_into(_buffer(buffers, label, space.free.slots))
-        live = np.flatnonzero(
-            (ledger.rows.state != RowState.FREE) & (ledger.rows.state != RowState.RESERVED)
-        )
+        live = ledger.rows.in_use()
         arrays["row.idx"] = live.astype(np.int32)
         arrays["row.state"] = ledger.rows.state[live]
         arrays["row.generation"] = ledger.rows.generation.copy()
