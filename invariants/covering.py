@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvlife.events import Allocated, Protected, Resized, RolledBack
-from kvlife.invariants.effect import holders, repeated, surplus
+from kvlife.invariants.effect import holders, repeated, state_names, surplus
 from kvlife.invariants.finding import Evidence, few, naming
 from kvlife.ledger import PageState, RowState
-from kvlife.ledger.spans import indices
+from kvlife.ledger.entries import touched_entries
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -172,10 +172,7 @@ def unwritable(ledger: Ledger, index: Index) -> Evidence | None:
         start = np.maximum(start, rows.protected[index])
     end = rows.allocated[index].astype(np.int64)
     for group in ledger.layout.groups:
-        size, width = group.page_size, group.table_width
-        low = np.clip(start // size, 0, width)
-        high = np.where(end > start, np.clip(-(-end // size), 0, width), low)
-        at = _spans(index.astype(np.int64) * width, low, high)
+        at = touched_entries(group, index, start, end)
         pages = ledger.tables[group.idx][at]
         space = ledger.spaces[group.space_idx]
         # 0 is a position that the window has passed, or one whose page never came.
@@ -183,21 +180,12 @@ def unwritable(ledger: Ledger, index: Index) -> Evidence | None:
         at, pages = at[known], pages[known]
         bad = (space.state[pages] != PageState.PRIVATE) | (space.refs[pages] != 1)
         if bad.any():
-            owners = at[bad] // width
+            owners = at[bad] // group.table_width
             return {
                 "group": group.name,
                 **naming(rows=owners, pages=pages[bad], refs=space.refs[pages[bad]]),
-                "states": [PageState(state).name for state in few(space.state[pages[bad]])],
+                "states": state_names(space.state[pages[bad]]),
                 "holders": holders(ledger, owners),
                 "last_events": few(space.last_event[pages[bad]] + np.int64(ledger.seq_base)),
             }
     return None
-
-
-def _spans(bases: I64, low: I64, high: I64) -> Index:
-    parts = [
-        indices(slice(int(base + first), int(base + last)))
-        for base, first, last in zip(bases, low, high, strict=True)
-        if last > first
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, np.intp)

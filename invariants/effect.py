@@ -6,6 +6,7 @@ own guard asks; its speed does not matter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from kvlife.events import (
     StepDispatched,
 )
 from kvlife.invariants.finding import Evidence, few, naming
-from kvlife.ledger import RowState
+from kvlife.ledger import PageState, RowState
 from kvlife.ledger.spans import At, indices
 
 if TYPE_CHECKING:
@@ -191,16 +192,17 @@ class Effect:
 
     def let_go_by_space(self) -> list[I64]:
         """Per page space, every page that the event lets go, rebinds and copies included."""
-        return self._by_space([(moves.gone, moves.links[:, 2]) for moves in self.moves])
+        return self.by_space([(moves.gone, moves.links[:, 2]) for moves in self.moves])
 
     def taken_by_space(self) -> list[I64]:
         """Per page space, every page that the event takes as FREE, copies included."""
         copies = isinstance(self.event, RolledBack)
-        return self._by_space(
+        return self.by_space(
             [(moves.taken, moves.links[:, 3] if copies else NO_PAGES) for moves in self.moves]
         )
 
-    def _by_space(self, lists: list[tuple[npt.NDArray[Any], ...]]) -> list[I64]:  # Any: ints
+    def by_space(self, lists: Iterable[tuple[npt.NDArray[Any], ...]]) -> list[I64]:  # Any: ints
+        """Pages listed for each group, in one or several arrays, joined per page space."""
         found: list[list[I64]] = [[] for _ in self.ledger.spaces]
         for group, parts in zip(self.ledger.layout.groups, lists, strict=True):
             found[group.space_idx] += [part.astype(np.int64) for part in parts]
@@ -208,24 +210,27 @@ class Effect:
 
     def page_evidence(self, space_idx: int, pages: npt.ArrayLike, **more: object) -> Evidence:
         """Evidence that names pages of a space, their states, and who touched them last."""
-        return {"space": self.ledger.layout.spaces[space_idx].name} | page_evidence(
-            self.ledger, space_idx, pages, **more
-        )
+        return page_evidence(self.ledger, space_idx, pages, **more)
 
 
 def page_evidence(ledger: Ledger, space_idx: int, pages: npt.ArrayLike, **more: object) -> Evidence:
-    """Pages with their states, refs and pins, and the seq of the event that touched each last."""
+    """Pages of a space, their states, refs and pins, and the seq of the last event of each."""
     space = ledger.spaces[space_idx]
-    evidence = naming(pages=pages)
+    evidence = {"space": ledger.layout.spaces[space_idx].name} | naming(pages=pages)
     known = [page for page in few(pages) if 0 <= page < space.num_pages]
-    evidence["states"] = [_STATES[int(space.state[page]) % len(_STATES)] for page in known]
+    evidence["states"] = state_names(space.state[known])
     evidence["refs"] = few(space.refs[known])
     evidence["pins"] = few(space.pins[known])
     evidence["last_events"] = [int(space.last_event[page]) + ledger.seq_base for page in known]
     return evidence | more
 
 
-_STATES = ("FREE", "PRIVATE", "CACHED", "QUARANTINED", "RESERVED")
+def state_names(states: npt.ArrayLike) -> list[str]:
+    """The first few page states by name; one that does not exist by its number."""
+    return [
+        PageState(state).name if state < len(PageState) else f"state {state}"
+        for state in few(states)
+    ]
 
 
 def holders(ledger: Ledger, rows: npt.ArrayLike) -> list[str]:

@@ -17,10 +17,10 @@ from kvlife.events import (
     Unpinned,
 )
 from kvlife.invariants.effect import holders, repeated
-from kvlife.invariants.finding import Evidence, few, naming
-from kvlife.invariants.giving import by_space, owners_of
+from kvlife.invariants.finding import MAX_NAMED, Evidence, few, naming
+from kvlife.invariants.giving import evicted_by_space, owners_of
 from kvlife.ledger import PageState, RowState
-from kvlife.ledger.spans import spans_of
+from kvlife.ledger.entries import touched_entries
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -31,7 +31,7 @@ def evicted_while_locked(effect: Effect) -> Evidence | None:
     """An evicted page was CACHED, and nothing references or pins it."""
     if not isinstance(effect.event, Evicted):
         return None
-    for space_idx, pages in enumerate(by_space(effect, effect.event.pages)):
+    for space_idx, pages in enumerate(evicted_by_space(effect, effect.event)):
         space = effect.ledger.spaces[space_idx]
         state = space.state[pages]
         # One that was FREE is freed twice: page-double-free says so.
@@ -62,7 +62,7 @@ def _pins_on(effect: Effect, space_idx: int, pages: I64) -> list[str]:
         for group, pinned in opened.pinned
         if groups[group].space_idx == space_idx and np.isin(pages, pinned).any()
     ]
-    return names[:20]
+    return names[:MAX_NAMED]
 
 
 def pinned_page_freed(effect: Effect) -> Evidence | None:
@@ -73,15 +73,14 @@ def pinned_page_freed(effect: Effect) -> Evidence | None:
         case Unpinned():
             return _unpinned_wrongly(effect, effect.event)
         case Evicted():
-            lists = list(enumerate(by_space(effect, effect.event.pages)))
+            lists = list(enumerate(evicted_by_space(effect, effect.event)))
             why = "a pinned page is evicted"
         case Resized():
             space = effect.ledger.spaces[effect.event.space]
-            lost = np.arange(effect.event.num_pages, space.num_pages, dtype=np.int32)
+            lost = np.arange(effect.event.num_pages, space.num_pages)
             lists, why = [(effect.event.space, lost)], "a pinned page is dropped"
         case _:
-            taken = effect.taken_by_space()
-            lists = [(idx, pages.astype(np.int32)) for idx, pages in enumerate(taken)]
+            lists = list(enumerate(effect.taken_by_space()))
             why = "a page is handed out while it is pinned"
     for space_idx, pages in lists:
         space = effect.ledger.spaces[space_idx]
@@ -169,7 +168,7 @@ def _dispatched(effect: Effect, event: StepDispatched) -> Evidence | None:
         return {
             "why": "the step is not above those in flight",
             "step": event.step,
-            "open_steps": list(steps)[-20:],
+            "open_steps": list(steps)[-MAX_NAMED:],
             "dispatched_at": steps[newest].seq,
         }
     return _under_write(effect, np.zeros_like(effect.before.allocated), effect.before.allocated)
@@ -182,7 +181,7 @@ def _settled(effect: Effect, event: StepSettled) -> Evidence | None:
         return {
             "why": "the step is not the oldest in flight",
             "step": event.step,
-            "open_steps": list(ledger.steps)[:20],
+            "open_steps": list(ledger.steps)[:MAX_NAMED],
         }
     due = ledger.steps[event.step].rows
     due = due[(ledger.rows.state[due] == RowState.DRAINING) & (ledger.rows.in_flight[due] == 1)]
@@ -223,10 +222,7 @@ def _under_write(effect: Effect, low_len: I64, high_len: I64) -> Evidence | None
 
 def pages_between(effect: Effect, group: GroupLayout, low_len: I64, high_len: I64) -> I32:
     """The pages on which positions [low, high) of the rows lie, zeros left out."""
-    size, width = group.page_size, group.table_width
-    low = np.clip(low_len // size, 0, width).astype(np.int32)
-    high = np.clip(-(-high_len // size), 0, width).astype(np.int32)
-    at = spans_of(effect.rows * width, low, np.where(high_len > low_len, high, low))
+    at = touched_entries(group, effect.rows, low_len, high_len)
     pages: I32 = effect.ledger.tables[group.idx][at]
     return pages.compress(pages != 0)
 
@@ -241,15 +237,14 @@ def written_before_shared(effect: Effect) -> Evidence | None:
     # A publisher in this step, or in one dispatched before, writes no later than this one reads.
     early = early[(rows.in_flight[early] == 0) & ~np.isin(early, event.rows)]
     for group in ledger.layout.groups:
-        size, width = group.page_size, group.table_width
-        at = spans_of(early * width, rows.committed[early] // size, rows.protected[early] // size)
+        at = touched_entries(group, early, rows.committed[early], rows.protected[early])
         unwritten = ledger.tables[group.idx][at]
         read = pages_between(
             effect, group, np.zeros_like(effect.before.allocated), effect.before.allocated
         )
         hit = (unwritten != 0) & np.isin(unwritten, read)
         if hit.any():
-            publishers = np.unique(at[hit] // width)
+            publishers = np.unique(at[hit] // group.table_width)
             return effect.page_evidence(
                 group.space_idx,
                 unwritten[hit],

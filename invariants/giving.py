@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from kvlife.events import Evicted, Released, Retracted, SessionClosed
 from kvlife.invariants.effect import holders, repeated, surplus
-from kvlife.invariants.finding import Evidence, few, naming
+from kvlife.invariants.finding import MAX_NAMED, Evidence, few, naming
 from kvlife.ledger import PageState
 
 if TYPE_CHECKING:
-    from kvlife.invariants.effect import I32, Effect, Moves
+    from kvlife.invariants.effect import I64, Effect, Moves
 
 
 def page_double_alloc(effect: Effect) -> Evidence | None:
@@ -64,7 +64,7 @@ def page_double_free(effect: Effect) -> Evidence | None:
 
 
 def _evicted_twice(effect: Effect, event: Evicted) -> Evidence | None:
-    for space_idx, pages in enumerate(by_space(effect, event.pages)):
+    for space_idx, pages in enumerate(evicted_by_space(effect, event)):
         free = pages[effect.ledger.spaces[space_idx].state[pages] == PageState.FREE]
         twice = repeated(pages)
         if free.size or twice.size:
@@ -73,18 +73,9 @@ def _evicted_twice(effect: Effect, event: Evicted) -> Evidence | None:
     return None
 
 
-def by_space(effect: Effect, lists: tuple[I32, ...]) -> list[I32]:
-    """Page lists of groups, joined per page space."""
-    groups = effect.ledger.layout.groups
-    return [
-        np.concatenate(
-            [
-                np.empty(0, np.int32),
-                *(lists[group.idx] for group in groups if group.space_idx == space_idx),
-            ]
-        )
-        for space_idx in range(len(effect.ledger.spaces))
-    ]
+def evicted_by_space(effect: Effect, event: Evicted) -> list[I64]:
+    """Per page space, every page that is evicted."""
+    return effect.by_space((pages,) for pages in event.pages)
 
 
 def page_freed_by_stranger(effect: Effect) -> Evidence | None:
@@ -170,9 +161,9 @@ def _pins_of(effect: Effect, rid: str) -> Evidence | None:
     return {
         "why": "the request still owns pins",
         "rid": rid,
-        "pins": [pin_id for pin_id, _pin in pins[:20]],
+        "pins": [pin_id for pin_id, _pin in pins[:MAX_NAMED]],
         "num_pins": len(pins),
-        "pinned_at": [pin.seq for _pin_id, pin in pins[:20]],
+        "pinned_at": [pin.seq for _pin_id, pin in pins[:MAX_NAMED]],
         "pages": few(pins[0][1].pages),
     }
 

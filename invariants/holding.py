@@ -20,7 +20,7 @@ from kvlife.events import (
     WindowEvicted,
 )
 from kvlife.invariants.effect import holder_of, holders
-from kvlife.invariants.finding import Evidence, naming
+from kvlife.invariants.finding import MAX_NAMED, Evidence, naming
 from kvlife.ledger import RowState
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def row_single_holder(effect: Effect) -> Evidence | None:
 
 def _blame(effect: Effect, why: str, **more: object) -> Evidence:
     rows = naming(rows=effect.rows)
-    last = [int(effect.ledger.rows.last_event[row]) for row in effect.rows[:20]]
+    last = [int(effect.ledger.rows.last_event[row]) for row in effect.rows[:MAX_NAMED]]
     held = holders(effect.ledger, effect.rows)
     return {"why": why} | rows | {"holders": held, "last_events": last} | more
 

@@ -22,8 +22,7 @@ def _pages(census: Census, space_idx: int, pages: npt.ArrayLike, **more: object)
     pages = np.asarray(pages)
     if not pages.size:
         return None
-    name = census.ledger.layout.spaces[space_idx].name
-    return {"space": name} | page_evidence(census.ledger, space_idx, pages, **more)
+    return page_evidence(census.ledger, space_idx, pages, **more)
 
 
 def _owners(census: Census, group: GroupLayout, at: Index) -> Evidence:

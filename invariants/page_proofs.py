@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.ledger.spans import num_at, spans_of
+from kvlife.ledger import PageState, RowState
+from kvlife.ledger.entries import touched_entries
+from kvlife.ledger.spans import num_at
 
 if TYPE_CHECKING:
     from kvlife.events import PageLists
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 I32 = npt.NDArray[np.int32]
 Index = npt.NDArray[np.intp]
 
-HELD = PRIVATE = b"\1"
-CACHED = DRAINING = b"\2"
+# States as the bytes that stand in a column for one row or page.
+HELD, DRAINING = bytes((RowState.HELD,)), bytes((RowState.DRAINING,))
+PRIVATE, CACHED = bytes((PageState.PRIVATE,)), bytes((PageState.CACHED,))
 
 
 def distinct(pages: I32) -> bool:
@@ -97,10 +100,14 @@ def takes_free(ledger: Ledger, taken: PageLists, taken_at: tuple[At, ...]) -> bo
                 return False
             if not _all_free(ledger, group.space_idx, pages):
                 return False
-    if len(layout.spaces) == len(layout.groups):
-        return True
-    return all(
-        distinct(_in_space(ledger, taken, space_idx)) for space_idx in range(len(layout.spaces))
+    return distinct_where_shared(ledger, taken)
+
+
+def distinct_where_shared(ledger: Ledger, lists: PageLists) -> bool:
+    """Whether groups that share a space name different pages; each has named its own once."""
+    layout = ledger.layout
+    return len(layout.spaces) == len(layout.groups) or all(
+        distinct(_in_space(ledger, lists, space_idx)) for space_idx in range(len(layout.spaces))
     )
 
 
@@ -137,10 +144,8 @@ def clear_of_pins(ledger: Ledger, index: Index, low_len: I32, high_len: I32) -> 
     if not ledger.pins or not any(pin.writes for pin in ledger.pins.values()):
         return True
     for group in ledger.layout.groups:
-        size, width = group.page_size, group.table_width
-        low = np.clip(low_len // size, 0, width)
-        high = np.clip(-(-high_len // size), 0, width)
-        pages = ledger.tables[group.idx].take(spans_of(index * width, low, high))
+        at = touched_entries(group, index, low_len, high_len)
+        pages = ledger.tables[group.idx].take(at)
         pins = ledger.spaces[group.space_idx].pins
         # A page beyond a space that was resized in error is not looked up: the guards are asked.
         if pages.size and (pages.max() >= len(pins) or pins.take(pages).any()):

@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvlife.invariants.page_proofs import CACHED, DRAINING, distinct, lets_go_exactly
+from kvlife.invariants.page_proofs import (
+    CACHED,
+    DRAINING,
+    distinct,
+    distinct_where_shared,
+    lets_go_exactly,
+)
 from kvlife.ledger import PageState
 from kvlife.ledger.rows import ROW_DRAINING, ROW_HELD
 
 if TYPE_CHECKING:
     from kvlife.events import Evicted, Pinned, Resized, StepSettled, Unpinned
-    from kvlife.invariants.page_proofs import I32, Index
+    from kvlife.invariants.page_proofs import Index
     from kvlife.ledger import Change, Ledger
 
 
@@ -30,15 +36,7 @@ def evicted(ledger: Ledger, event: Evicted, _change: Change) -> bool:
             return False
         if not distinct(pages):
             return False
-    if len(layout.spaces) == len(layout.groups):
-        return True
-    return all(_once_in(ledger, event.pages, idx) for idx in range(len(layout.spaces)))
-
-
-def _once_in(ledger: Ledger, lists: tuple[I32, ...], space_idx: int) -> bool:
-    groups = ledger.layout.groups
-    parts = [lists[group.idx] for group in groups if group.space_idx == space_idx]
-    return distinct(np.concatenate(parts))
+    return distinct_where_shared(ledger, event.pages)
 
 
 def step_settled(ledger: Ledger, event: StepSettled, change: Change) -> bool:

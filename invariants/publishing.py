@@ -8,8 +8,8 @@ import numpy as np
 
 from kvlife.events import Admitted, Marked, Pinned, Protected, Resized, Resumed
 from kvlife.invariants.effect import holders, page_evidence
-from kvlife.invariants.finding import Evidence, few, naming
-from kvlife.ledger import PageState, RowState
+from kvlife.invariants.finding import MAX_NAMED, Evidence, few, naming
+from kvlife.ledger import PageState
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -40,7 +40,10 @@ def _keys_of_group(effect: Effect, event: Protected, group: GroupLayout) -> Evid
         return {"why": f"{keys.size} keys for {wanted} pages"} | named
     twice = repeated_keys(keys)
     if twice.size and not ledger.layout.duplicates:
-        return {"why": "two pages get one key", "keys": [hex(int(k)) for k in twice[:20]]} | named
+        return {
+            "why": "two pages get one key",
+            "keys": [hex(int(k)) for k in twice[:MAX_NAMED]],
+        } | named
     table_idx = low + np.flatnonzero(keys)
     table_idx = table_idx[table_idx < group.table_width]
     given = keys[table_idx - low]
@@ -110,8 +113,7 @@ def idle_no_leak(effect: Effect) -> Evidence | None:
 
 def held_when_idle(ledger: Ledger) -> Evidence | None:
     """What an idle engine still holds: rows, sessions, pins, steps, else pages of nobody."""
-    state = ledger.rows.state
-    used = np.flatnonzero((state == RowState.HELD) | (state == RowState.DRAINING))
+    used = ledger.rows.in_use()
     evidence: Evidence = {}
     if used.size:
         evidence |= naming(rows=used, last_events=ledger.rows.last_event[used])
@@ -122,17 +124,16 @@ def held_when_idle(ledger: Ledger) -> Evidence | None:
         ("open_steps", ledger.steps),
     ):
         if book:
-            evidence[name] = list(book)[:20]
+            evidence[name] = list(book)[:MAX_NAMED]
             evidence[f"num_{name}"] = len(book)
     if ledger.pins:
-        evidence["pinned_at"] = [pin.seq for pin in list(ledger.pins.values())[:20]]
+        evidence["pinned_at"] = [pin.seq for pin in list(ledger.pins.values())[:MAX_NAMED]]
     if evidence:
         return {"why": "something is still held"} | evidence
     for space_idx, space in enumerate(ledger.spaces):
         kept = (space.state == PageState.PRIVATE) | (space.state == PageState.QUARANTINED)
         lost = np.flatnonzero(kept | (space.refs > 0) | (space.pins > 0))
         if lost.size:
-            name = ledger.layout.spaces[space_idx].name
-            why = "pages are held by nobody"
-            return {"why": why, "space": name} | page_evidence(ledger, space_idx, lost)
+            found = page_evidence(ledger, space_idx, lost)
+            return {"why": "pages are held by nobody"} | found
     return None

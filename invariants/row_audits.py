@@ -8,7 +8,7 @@ import numpy as np
 
 from kvlife.invariants.covering import unwritable
 from kvlife.invariants.effect import holders
-from kvlife.invariants.finding import Evidence, naming
+from kvlife.invariants.finding import MAX_NAMED, Evidence, naming
 from kvlife.ledger import RowState
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def audit_holders(census: Census) -> Evidence | None:
             return {"why": "the session's row is not its own", "session": session_id, "rows": [row]}
     both = ledger.requests.keys() & ledger.waiting.keys()
     if both:
-        return {"why": "the request has a row and waits", "rids": sorted(both)[:20]}
+        return {"why": "the request has a row and waits", "rids": sorted(both)[:MAX_NAMED]}
     lost = [
         row
         for row in sorted(held)
