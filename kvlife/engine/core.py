@@ -50,10 +50,14 @@ _MAX_ABORTED = 1 << 16
 def command(
     method: Callable[Concatenate[Self, P], R],
 ) -> Callable[Concatenate[Self, P], R]:
-    """A command: only from the engine's thread, on an open engine; refusals are counted."""
+    """A command: only from the engine's thread, on an open engine; refusals are counted.
+
+    Any other error, or an interrupt, ends the run where the command had begun to act.
+    """
 
     @functools.wraps(method)
     def framed(self: Self, *args: P.args, **kwargs: P.kwargs) -> R:
+        first = self.next_seq
         try:
             # `_enter` says what is wrong; asking here first spares its call.
             if self._closed or get_ident() != self._thread or self._fork != forks[0]:
@@ -63,6 +67,9 @@ def command(
             return method(self, *args, **kwargs)
         except CommandRefused as refusal:
             self._refusals[type(refusal).__name__] += 1
+            raise
+        except BaseException as error:
+            self._break_off(first, error)
             raise
 
     return framed  # type: ignore[return-value]  # functools.wraps names the first parameter away
@@ -136,10 +143,9 @@ class EngineCore(Observer):
         """The prefix index; reading it is fine, changing it is not."""
         return self._index
 
+    @command
     def mark(self, text: str, *, idle: bool = False) -> None:
         """Write a note, after the unpins that were posted; see `Observer.mark`."""
-        self._enter()
-        self._do_posted()
         super().mark(text, idle=idle)
 
     def close(self) -> None:

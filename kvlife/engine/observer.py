@@ -67,6 +67,8 @@ class Observer:
         self._pools = pools
         self._clock = clock
         self._closed = ""
+        # Whether the log ended the run, and still has to be closed.
+        self._unsealed = False
         self._index_due = False
         self._unchecked = self.checker.level == "off"
         self._thread = threading.get_ident()
@@ -100,7 +102,7 @@ class Observer:
         """Close the run; an error on its way out is not covered by one from closing."""
         if kind is None:
             self.close()
-        elif not self._closed:
+        elif not self._closed or self._unsealed:
             self._end("an error left the engine's context")
 
     @property
@@ -150,6 +152,8 @@ class Observer:
 
     def close(self) -> None:
         """End the run: a last audit, the final digest, the log sealed; again, it does nothing."""
+        if self._unsealed:
+            self._end(self._closed)
         if self._closed:
             return
         self._enter()
@@ -158,6 +162,7 @@ class Observer:
 
     def _end(self, why: str) -> None:
         self._closed = self._closed or why
+        self._unsealed = False
         if self._log is not None:
             self._log.close(self.ledger.digest())
 
@@ -198,6 +203,7 @@ class Observer:
                 self._log.append(first, self.step, now, events)
             except LogError as error:
                 self._closed = f"the log failed: {error}"
+                self._unsealed = True
                 raise
             finally:
                 self.log_ns += perf_counter_ns() - begun
