@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -179,6 +179,15 @@ def compile_layout(config: PoolConfig) -> Layout:
         duplicates=bool(config.duplicates),
         fifo=_one_of("free_order", config.free_order, ("lifo", "fifo")) == "fifo",
     )
+
+
+def with_pages(layout: Layout, num_pages: Mapping[int, int]) -> Layout:
+    """The layout with other numbers of pages, by the index of their space."""
+    spaces = (
+        attrs.evolve(space, num_pages=num_pages.get(space.idx, space.num_pages))
+        for space in layout.spaces
+    )
+    return attrs.evolve(layout, spaces=tuple(spaces))
 
 
 def ledger_bytes(layout: Layout) -> int:

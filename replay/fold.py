@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
-from kvlife.config import Layout, compile_layout, refuse_beyond_memory
+from kvlife.config import compile_layout, refuse_beyond_memory, with_pages
 from kvlife.errors import ConfigError, EventError
 from kvlife.events import Recorded, Resized, Violated, check_structure
 from kvlife.invariants import Checker, Finding
@@ -190,12 +188,8 @@ class Fold:
             check_structure(item.event, self.ledger.layout)
             if isinstance(item.event, Resized):
                 self._checks_structure = True
-                refuse_beyond_memory(_resized(self.ledger.layout, item.event))
+                refuse_beyond_memory(
+                    with_pages(self.ledger.layout, {item.event.space: item.event.num_pages})
+                )
         except (EventError, ConfigError) as error:
             raise EventError(f"seq {item.seq}: {error}") from error
-
-
-def _resized(layout: Layout, event: Resized) -> Layout:
-    spaces = list(layout.spaces)
-    spaces[event.space] = attrs.evolve(spaces[event.space], num_pages=event.num_pages)
-    return attrs.evolve(layout, spaces=tuple(spaces))

@@ -23,13 +23,19 @@ if TYPE_CHECKING:
 
 I32 = npt.NDArray[np.int32]
 
+# Names of namespaces that nobody uses are forgotten once there are so many.
+_SPARE_NAMESPACES = 1024
+
 
 def namespace_bytes(namespace: str | bytes | None) -> bytes:
     """A namespace as bytes; cache salts and adapters of one request are joined by the caller."""
     if namespace is None:
         return b""
     if isinstance(namespace, str):
-        return namespace.encode()
+        try:
+            return namespace.encode()
+        except UnicodeEncodeError as cause:
+            raise BadArgument(f"namespace {namespace!r} is no text: {cause.reason}") from cause
     if isinstance(namespace, bytes):
         return namespace
     raise BadArgument(f"a namespace is a str, bytes or None, got {namespace!r}")
@@ -63,7 +69,7 @@ class AdmissionCommands(EngineCore):
         `namespace` keeps prefixes apart (cache salt, adapter); [0, `evict_floor`) is never taken
         by a window. Raises `BadTokens`, `BadLength`, `DuplicateRequest`, `OutOfRows`.
         """
-        self._check_new(rid)
+        rid = self._check_new(rid)
         if rid in self.ledger.waiting:
             raise DuplicateRequest(f"request {rid!r} is retracted and waits: resume it")
         return self._bind(rid, tokens, namespace_bytes(namespace), evict_floor, Admitted)
@@ -71,19 +77,20 @@ class AdmissionCommands(EngineCore):
     @command
     def resume(self, rid: str, tokens: TokensLike, *, evict_floor: int = 0) -> Admission:
         """Bring a retracted request back: as `admit`, with all its tokens, in its namespace."""
-        self._check_new(rid)
+        rid = self._check_new(rid)
         waiting = self.ledger.waiting.get(rid)
         if waiting is None:
             raise BadArgument(f"request {rid!r} does not wait: only a retracted one resumes")
         namespace = self._namespaces.get(waiting.namespace, b"")
         return self._bind(rid, tokens, namespace, evict_floor, Resumed)
 
-    def _check_new(self, rid: str) -> None:
-        as_id("a request id", rid)
+    def _check_new(self, rid: str) -> str:
+        rid = as_id("a request id", rid)
         if rid in self.ledger.requests:
             raise DuplicateRequest(f"request {rid!r} is live already: choose another id")
         if rid in self._aborted:
             raise DuplicateRequest(f"request {rid!r} was aborted before it was admitted")
+        return rid
 
     def _look_up(self, prompt: I32, namespace: bytes, evict_floor: int) -> tuple[int, Match]:
         """How much of a prompt the index has, and what may be locked of it."""
@@ -129,8 +136,17 @@ class AdmissionCommands(EngineCore):
             return 0
         base = self.ledger.layout.groups[self.ledger.layout.base]
         key = self._keys[base.page_size].initial(b"name:" + namespace)
+        if len(self._namespaces) >= self._most_namespaces:
+            self._forget_namespaces()
         self._namespaces[key] = namespace
         return key
+
+    def _forget_namespaces(self) -> None:
+        """Keep those of requests that are there: each user may have a salt of their own."""
+        used = set(self.ledger.rows.namespace.tolist())
+        used.update(waiting.namespace for waiting in self.ledger.waiting.values())
+        self._namespaces = {key: name for key, name in self._namespaces.items() if key in used}
+        self._most_namespaces = 2 * len(self._namespaces) + _SPARE_NAMESPACES
 
     def _binding(
         self,

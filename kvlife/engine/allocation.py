@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
-from kvlife.engine.arguments import as_lens
+from kvlife.config import MAX_LEN
+from kvlife.engine.arguments import as_length, as_lens, is_name
 from kvlife.engine.batch import Batch
 from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadArgument, BadLength
@@ -193,14 +194,15 @@ class AllocationCommands(EngineCore):
         In tokens, of the group that takes the most; compare with free and evictable pages times
         their page size.
         """
-        need = self.pages_required(batch, 1 + draft)
+        need = self.pages_required(batch, 1 + as_length("draft", draft, 0, MAX_LEN - 1))
         groups = self.ledger.layout.groups
         return max(num * group.page_size for num, group in zip(need, groups, strict=True))
 
     def pages_required(self, batch: Batch | Sequence[str], num_tokens: int) -> tuple[int, ...]:
         """New pages per group for `num_tokens` more tokens of each request."""
+        num_tokens = as_length("num_tokens", num_tokens, 0, MAX_LEN)
         rows = self._rows(batch)
-        old = self.ledger.rows.lane(self.ledger.index_of(rows)).allocated
+        old = self.ledger.rows.lane(self.ledger.index_of(rows)).allocated.astype(np.int64)
         return tuple(
             int(
                 (
@@ -213,7 +215,7 @@ class AllocationCommands(EngineCore):
 
     def _group_idx(self, name: str) -> int:
         for group in self.ledger.layout.groups:
-            if group.name == name:
+            if is_name(name) and group.name == name:
                 return group.idx
         known = ", ".join(group.name for group in self.ledger.layout.groups)
         raise BadArgument(f"no cache group {name!r}: the groups are {known}")

@@ -18,7 +18,13 @@ def as_id(what: str, value: object) -> str:
         raise BadArgument(f"{what} is a str with at least one character, got {value!r}")
     if len(value) > 1 << 10 or not value.isprintable():
         raise BadArgument(f"{what} is printable and at most 1,024 characters, got {value[:40]!r}")
-    return value
+    # Kept by the ledger, which knows no subclasses (numpy's among them).
+    return value if type(value) is str else str.__str__(value)
+
+
+def is_name(value: object) -> bool:
+    """Whether a value can name anything; what cannot may not even be hashable."""
+    return isinstance(value, str)
 
 
 def as_length(what: str, value: object, low: int, high: int) -> int:
@@ -56,6 +62,6 @@ def _whole_numbers(values: object) -> npt.NDArray[np.integer[Any]] | None:  # An
     """A list of integers as an array, or None where it is none."""
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # noqa: BLE001  # `__array__` is the caller's, and may raise anything
         return None
     return array if array.ndim == 1 and (not array.size or array.dtype.kind in "iu") else None

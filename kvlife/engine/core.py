@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
+from kvlife.engine.arguments import is_name
 from kvlife.engine.batch import Batch
 from kvlife.engine.observer import Observer, forks
 from kvlife.errors import (
@@ -26,7 +27,7 @@ from kvlife.errors import (
     UnknownRequest,
 )
 from kvlife.events import Event, Evicted, PageLists, Unpinned
-from kvlife.ledger import EMPTY, PageState, RowState
+from kvlife.ledger import EMPTY, MEMBERSHIP_BITS, PageState, RowState
 from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import indices
 from kvlife.prefix import IndexLayout, PageKeys, PrefixIndex, Victims
@@ -130,6 +131,7 @@ class EngineCore(Observer):
         self._capacity = np.array(self.ledger.layout.capacity, np.int32)
         self._free_rows = list(range(self.ledger.layout.num_rows - 1, 0, -1))
         self._namespaces: dict[int, bytes] = {}
+        self._most_namespaces = 0
         self._aborted: OrderedDict[str, None] = OrderedDict()
         self._posted: deque[str] = deque()
         self._refusals: Counter[str] = Counter()
@@ -159,7 +161,7 @@ class EngineCore(Observer):
         """End the pins that other threads have posted; one that is gone already is counted."""
         while self._posted:
             pin_id = self._posted.popleft()
-            pin = self.ledger.pins.get(pin_id)
+            pin = self.ledger.pins.get(pin_id) if is_name(pin_id) else None
             if pin is None:
                 self._refusals["PinRefused"] += 1
             else:
@@ -173,7 +175,7 @@ class EngineCore(Observer):
             self._counts["evicted_pages"] += sum(sum(v.num_found) for v in victims)
 
     def _row(self, rid: str) -> int:
-        row = self.ledger.requests.get(rid)
+        row = self.ledger.requests.get(rid) if is_name(rid) else None
         if row is None:
             raise UnknownRequest(self._why_unknown(rid))
         return row
@@ -197,6 +199,8 @@ class EngineCore(Observer):
 
     def _check_fresh(self, batch: Batch) -> None:
         rows = self.ledger.rows
+        if batch.membership >> MEMBERSHIP_BITS != self.ledger.membership >> MEMBERSHIP_BITS:
+            raise StaleBatch("the batch is another engine's: make one here")
         now = rows.generation.take(batch.index)
         if now.tobytes() != batch.generations:
             made = np.frombuffer(batch.generations, np.uint32)
@@ -351,7 +355,7 @@ class EngineCore(Observer):
             # A page that is partly below `low` is touched as well, but not by a row that stays.
             floored = transitions.page_floor(low_len, group.page_size)
             low = np.where(low_len < high_len, floored, high_len)
-            at = rows_entries(ledger, index, low, high_len, None)[group.idx]
+            at = rows_entries(ledger, index, low, high_len)[group.idx]
             self._refuse_written(group.idx, ledger.tables[group.idx][indices(at)], what)
 
     def _refuse_written(self, group: int, pages: I32, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvlife.engine.admission import AdmissionCommands
+from kvlife.engine.arguments import is_name
 from kvlife.engine.core import command
 from kvlife.engine.flight import FlightCommands
 from kvlife.engine.reclaim import ReclaimCommands
@@ -21,7 +22,7 @@ class KvEngine(AdmissionCommands, SessionCommands, FlightCommands, ReclaimComman
     @command
     def record(self, rid: str) -> ReqKvInfo:
         """The immutable record of a live or retracted request."""
-        record = self.ledger.record(rid)
+        record = self.ledger.record(rid) if is_name(rid) else None
         if record is None:
             raise UnknownRequest(self._why_unknown(rid))
         return record

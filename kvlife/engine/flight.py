@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvlife.engine.allocation import AllocationCommands
-from kvlife.engine.arguments import as_id, as_length, as_pages
+from kvlife.engine.arguments import as_id, as_length, as_pages, is_name
 from kvlife.engine.batch import Batch
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
-from kvlife.errors import PinRefused, StepOrder, UnknownRequest
+from kvlife.errors import BadArgument, PinRefused, StepOrder, UnknownRequest
 from kvlife.events import Pinned, StepDispatched, StepSettled, Unpinned
 from kvlife.ledger import EMPTY, PageState, RowState
 from kvlife.ledger.entries import rows_entries
@@ -43,7 +43,7 @@ class FlightCommands(AllocationCommands, PublishingCommands):
     @command
     def settle(self, step: int) -> None:
         """The step's result is in. Steps settle in the order of dispatch; rows that drained go."""
-        ledger = self.ledger
+        ledger, step = self.ledger, as_length("step", step, 0, (1 << 63) - 1)
         oldest = next(iter(ledger.steps), None)
         if oldest is None or step != oldest:
             raise StepOrder(
@@ -83,12 +83,15 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         A pin with an `owner` ends with that request at the latest. Raises `PinRefused` for a pin
         id in use, and for pages that nobody holds.
         """
-        as_id("a pin id", pin_id)
-        as_id("the kind of a pin", kind)
+        pin_id, kind = as_id("a pin id", pin_id), as_id("the kind of a pin", kind)
+        if type(writes) is not bool:
+            raise BadArgument(f"writes is True or False, got {writes!r}")
         if pin_id in self.ledger.pins:
             raise PinRefused(f"pin {pin_id!r} is in use: choose another id, or unpin it")
-        if owner is not None and self.ledger.record(owner) is None:
-            raise UnknownRequest(self._why_unknown(owner))
+        if owner is not None:
+            owner = as_id("the owner of a pin", owner)
+            if self.ledger.record(owner) is None:
+                raise UnknownRequest(self._why_unknown(owner))
         idx = self.ledger.layout.base if group is None else self._group_idx(group)
         space = self.ledger.spaces[self.ledger.layout.groups[idx].space_idx]
         pinned = as_pages(pages, space.num_pages)
@@ -99,12 +102,12 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         if foreign.size:
             owning = self.ledger.layout.groups[int(space.group[foreign[0]])].name
             raise PinRefused(f"page {foreign[0]} belongs to group {owning!r}: name that one")
-        self._record((Pinned(pin_id, kind, bool(writes), owner, idx, pinned),))
+        self._record((Pinned(pin_id, kind, writes, owner, idx, pinned),))
 
     @command
     def unpin(self, pin_id: str) -> None:
         """The reader or writer is done; quarantined pages whose last pin this was become FREE."""
-        pin = self.ledger.pins.get(pin_id)
+        pin = self.ledger.pins.get(pin_id) if is_name(pin_id) else None
         if pin is None:
             raise PinRefused(f"no pin {pin_id!r}: it has ended, or never began")
         self._record((Unpinned(pin_id, pin.group, pin.pages),))

@@ -11,10 +11,17 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from kvlife import __version__
-from kvlife.config import PoolConfig, compile_layout, refuse_beyond_memory
+from kvlife.config import PoolConfig, compile_layout, refuse_beyond_memory, with_pages
 from kvlife.engine.stats import Stats, collect_stats
-from kvlife.errors import EngineClosed, InvariantViolation, LogError, WrongThread
-from kvlife.events import Event, Marked, Violated, check_structure
+from kvlife.errors import (
+    ConfigError,
+    EngineClosed,
+    EventError,
+    InvariantViolation,
+    LogError,
+    WrongThread,
+)
+from kvlife.events import Event, Marked, Resized, Violated, check_structure, own_arrays
 from kvlife.invariants import Checker, Finding
 from kvlife.ledger import Change, Ledger, derive
 from kvlife.log import RunHeader
@@ -123,19 +130,35 @@ class Observer:
     def observe(self, *events: Event) -> None:
         """Report facts, as one group: all stand in the log, or none.
 
-        Raises `EventError` for an ill-formed event (then nothing is recorded),
+        Arrays that the caller can still write into are copied. Raises `EventError` for an
+        ill-formed event (then nothing is recorded),
         `InvariantViolation` under the policy raise, `LogFull`, `EngineClosed`, `WrongThread`.
         """
         self._enter()
-        for event in events:
-            check_structure(event, self.ledger.layout)
+        self._check_facts(events)
+        facts = [own_arrays(event) for event in events]
         first = self.next_seq
         try:
-            if events:
-                self._record(events)
+            if facts:
+                self._record(facts)
         except BaseException as error:
             self._break_off(first, error)
             raise
+
+    def _check_facts(self, events: Sequence[Event]) -> None:
+        """Each is well-formed for the pools as those before it in the group leave them."""
+        layout = self.ledger.layout
+        for event in events:
+            check_structure(event, layout)
+            if isinstance(event, Violated):
+                raise EventError("Violated is written by the observer itself: report the facts")
+            if isinstance(event, Resized):
+                # A shrink that would drop pages in use leaves more than it names, never fewer.
+                layout = with_pages(layout, {event.space: max(event.num_pages, 1)})
+                try:
+                    refuse_beyond_memory(layout)
+                except ConfigError as error:
+                    raise EventError(f"Resized.num_pages: {error}") from error
 
     def mark(self, text: str, *, idle: bool = False) -> None:
         """Write a note; an idle mark says that nothing but cache should be held now."""

@@ -97,7 +97,7 @@ class PublishingCommands(EngineCore):
         On a session's row the session's KV goes with it. An id that was never admitted is
         remembered, and later commands for it are refused.
         """
-        as_id("a request id", rid)
+        rid = as_id("a request id", rid)
         ledger, row = self.ledger, self.ledger.requests.get(rid)
         waiting = ledger.waiting.get(rid)
         if row is not None:
@@ -119,7 +119,7 @@ class PublishingCommands(EngineCore):
         On a session's row the session's KV goes with it, and its next turn is a first turn.
         """
         row = self._row(rid)
-        ledger = self.ledger
+        ledger, rid = self.ledger, as_id("a request id", rid)
         pages = self._row_pages(row)
         if ledger.rows.in_flight[row] > 0:
             pages = ledger.no_pages

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvlife import transitions
-from kvlife.config import MAX_PAGES
+from kvlife.config import MAX_LEN, MAX_PAGES, refuse_beyond_memory, with_pages
 from kvlife.engine.allocation import AllocationCommands
-from kvlife.engine.arguments import as_length
+from kvlife.engine.arguments import as_length, is_name
 from kvlife.engine.batch import Batch
 from kvlife.engine.core import command
-from kvlife.errors import BadArgument, CommandRefused
+from kvlife.errors import BadArgument, CommandRefused, ConfigError
 from kvlife.events import Event, Evicted, Resized, WindowEvicted
 from kvlife.ledger import PageSpace, PageState, derive
 from kvlife.ledger.spans import indices
@@ -96,12 +96,16 @@ class ReclaimCommands(AllocationCommands):
         """Give a page space another size. To shrink, pages from `num_pages` on must be FREE."""
         layout = self.ledger.layout
         names = {item.name: item.idx for item in layout.spaces}
-        if space is not None and space not in names:
+        if space is not None and not (is_name(space) and space in names):
             raise BadArgument(f"no page space {space!r}: the spaces are {', '.join(names)}")
         idx = 0 if space is None else names[space]
         sizes = [group.page_size for group in layout.groups if group.space_idx == idx]
-        limit = ((1 << 31) - 1) // max(sizes)
+        limit = min(MAX_PAGES, MAX_LEN // max(sizes))
         num_pages = as_length("num_pages", num_pages, 2, limit)
+        try:
+            refuse_beyond_memory(with_pages(layout, {idx: num_pages}))
+        except ConfigError as error:
+            raise CommandRefused(f"resize to {num_pages} pages: {error}") from error
         columns = self.ledger.spaces[idx]
         used = np.flatnonzero(columns.state[num_pages:] != PageState.FREE)
         if used.size:

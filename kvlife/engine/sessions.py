@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from kvlife import transitions
 from kvlife.engine.allocation import NO_LINKS, AllocationCommands
-from kvlife.engine.arguments import as_id, as_length
+from kvlife.engine.arguments import as_id, as_length, is_name
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
 from kvlife.engine.results import SessionTurn
@@ -56,14 +56,14 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         self._close_session(session_id)
 
     def _session(self, session_id: str) -> Session:
-        session = self.ledger.sessions.get(session_id)
+        session = self.ledger.sessions.get(session_id) if is_name(session_id) else None
         if session is None:
             known = ", ".join(map(repr, sorted(self.ledger.sessions)[:5])) or "none"
             raise UnknownSession(f"no session {session_id!r}; open ones: {known}")
         return session
 
     def _save(self, session_id: str, rid: str, kv_len: int) -> None:
-        as_id("a session id", session_id)
+        session_id = as_id("a session id", session_id)
         ledger, row = self.ledger, self._row(rid)
         bound = ledger.rows.session[row]
         if bound != session_id and (bound is not None or session_id in ledger.sessions):
@@ -90,8 +90,8 @@ class SessionCommands(AllocationCommands, PublishingCommands):
     def _restore(
         self, session_id: str, rid: str, prefix_len: int, prompt_len: int | None
     ) -> SessionTurn:
-        self._check_turn(rid)
-        session = self._session(session_id)
+        rid, session = self._check_turn(rid), self._session(session_id)
+        session_id = as_id("a session id", session_id)
         if session.rid is not None:
             raise SessionBusy(f"session {session_id!r} is in the turn of request {session.rid!r}")
         row, capacity = session.row, self.ledger.layout.capacity
@@ -106,12 +106,13 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         self._counts["session_restores"] += 1
         return SessionTurn(rid, row, prefix_len, kept)
 
-    def _check_turn(self, rid: str) -> None:
-        as_id("a request id", rid)
+    def _check_turn(self, rid: str) -> str:
+        rid = as_id("a request id", rid)
         if rid in self.ledger.requests or rid in self.ledger.waiting:
             raise DuplicateRequest(f"request {rid!r} is live or waiting: choose another id")
         if rid in self._aborted:
             raise DuplicateRequest(f"request {rid!r} was aborted before its turn began")
+        return rid
 
     def _rewind_len(self, row: int, wanted: int) -> int:
         """How much a rewind can keep: what was wanted, or the longest prefix that has its window.

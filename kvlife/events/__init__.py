@@ -7,6 +7,7 @@ from kvlife.events.catalogue import (
     FIELDS,
     Event,
     Recorded,
+    own_arrays,
     same_event,
 )
 from kvlife.events.fields import Field, FieldKind
@@ -68,5 +69,6 @@ __all__ = [
     "Violated",
     "WindowEvicted",
     "check_structure",
+    "own_arrays",
     "same_event",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import attrs
 import numpy as np
 
@@ -48,6 +50,28 @@ class Recorded:
     step: int
     time_ns: int
     event: Event
+
+
+def own_arrays(event: Event) -> Event:
+    """The event with arrays that nobody else can write into; itself where it has no others."""
+    held = {field.name: getattr(event, field.name) for field in FIELDS[type(event)]}
+    owned = {name: _owned(value) for name, value in held.items()}
+    changed = {name: value for name, value in owned.items() if value is not held[name]}
+    # The fields of one class among those of the union, which mypy cannot see.
+    return attrs.evolve(event, **changed) if changed else event  # type: ignore[arg-type]
+
+
+def _owned(value: object) -> object:
+    if isinstance(value, tuple):
+        items = tuple(map(_owned, value))
+        return value if all(map(operator.is_, items, value)) else items
+    if not isinstance(value, np.ndarray):
+        return value
+    base = value.base
+    if value.flags.writeable or (isinstance(base, np.ndarray) and base.flags.writeable):
+        value = value.copy()
+        value.setflags(write=False)
+    return value
 
 
 def same_event(left: Event, right: Event) -> bool:

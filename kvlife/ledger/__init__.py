@@ -5,13 +5,14 @@ from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
 from kvlife.ledger.change import Change
 from kvlife.ledger.deriving import derive
 from kvlife.ledger.lane import Lane
-from kvlife.ledger.ledger import EMPTY, Ledger
+from kvlife.ledger.ledger import EMPTY, MEMBERSHIP_BITS, Ledger
 from kvlife.ledger.rows import UNBOUNDED, RowColumns, RowState
 from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, state_digest
 from kvlife.ledger.spaces import PageSpace, PageState
 
 __all__ = [
     "EMPTY",
+    "MEMBERSHIP_BITS",
     "UNBOUNDED",
     "Change",
     "FrozenState",

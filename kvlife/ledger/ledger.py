@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import attrs
@@ -30,6 +31,9 @@ Index = npt.NDArray[np.intp]
 _STAMP_LIMIT = (1 << 32) - 2
 _STAMP_SHIFT = 1 << 31
 
+MEMBERSHIP_BITS = 48
+_LEDGERS = itertools.count()
+
 EMPTY = np.empty(0, np.int32)
 EMPTY.setflags(write=False)
 
@@ -39,7 +43,8 @@ class Ledger:
 
     `tables[group]` is the page table of a group, flattened: row * table_width + page index.
     `requests` maps a live request id to its row, `waiting` a retracted one to its record.
-    `membership` rises whenever a row changes hands.
+    `membership` rises whenever a row changes hands, from a number that no other ledger of this
+    process passes: above the lowest `MEMBERSHIP_BITS` it says which ledger it is.
     """
 
     def __init__(self, config: PoolConfig) -> None:
@@ -65,7 +70,7 @@ class Ledger:
         self.next_seq = 0
         self.seq_base = 0
         self.time_ns = 0
-        self.membership = 0
+        self.membership = next(_LEDGERS) << MEMBERSHIP_BITS
         self.no_pages: PageLists = (EMPTY,) * len(self.layout.groups)
         self._staging = StagingArea()
         self._last_rows: I32 | None = None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import attrs
 import numpy as np
 
-from kvlife.config import Layout
+from kvlife.config import Layout, with_pages
 from kvlife.errors import EventError
 from kvlife.events import (
     BY_CODE,
@@ -145,7 +144,8 @@ class Decoder:
         except EventError as error:
             raise BadBytes(str(error)) from error
         if isinstance(event, Resized):
-            self._hold_to(_with_pages(self._layout, {event.space: event.num_pages}))
+            most = max(event.num_pages, self._layout.spaces[event.space].num_pages)
+            self._hold_to(with_pages(self._layout, {event.space: most}))
         return event
 
     # The hot events. None means that the general way must be taken.
@@ -317,16 +317,7 @@ _NONE.setflags(write=False)
 
 def widest(layout: Layout) -> Layout:
     """The layout with spaces of as many pages as ids can name."""
-    return _with_pages(layout, {space.idx: _ALL_PAGES for space in layout.spaces})
-
-
-def _with_pages(layout: Layout, num_pages: dict[int, int]) -> Layout:
-    """The layout with spaces of at least so many pages."""
-    spaces = (
-        attrs.evolve(space, num_pages=max(space.num_pages, num_pages.get(space.idx, 0)))
-        for space in layout.spaces
-    )
-    return attrs.evolve(layout, spaces=tuple(spaces))
+    return with_pages(layout, {space.idx: _ALL_PAGES for space in layout.spaces})
 
 
 def _in_range(pages: I32, num_pages: int) -> bool:

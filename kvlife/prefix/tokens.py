@@ -47,7 +47,7 @@ def _read(tokens: TokensLike) -> npt.NDArray[np.generic]:
         return tokens
     try:
         return np.asarray(tokens)
-    except (TypeError, ValueError, RuntimeError) as cause:
+    except Exception as cause:  # `__array__` is the caller's, and may raise anything
         msg = (
             f"tokens of type {type(tokens).__name__} cannot be read as an array ({cause}): "
             "give a one-dimensional buffer of integers in host memory"
