@@ -62,6 +62,7 @@ def _whole_numbers(values: object) -> npt.NDArray[np.integer[Any]] | None:  # An
     """A list of integers as an array, or None where it is none."""
     try:
         array = np.asarray(values)
-    except Exception:  # noqa: BLE001  # `__array__` is the caller's, and may raise anything
+    # `__array__` is the caller's, and may raise anything.
+    except Exception:  # noqa: BLE001
         return None
     return array if array.ndim == 1 and (not array.size or array.dtype.kind in "iu") else None

@@ -3,13 +3,11 @@
 import json
 
 import pytest
-from golden_v1 import ints
 from log_samples import (
     HEADER,
     ONE_GROUP,
     FakeSnapshot,
     append_all,
-    decode_step,
     plain_groups,
     same_events,
     settled,
@@ -17,7 +15,7 @@ from log_samples import (
 )
 
 from kvlife.errors import LogCorrupt, LogError, LogTruncated, LogVersionError
-from kvlife.events import Marked, Resized
+from kvlife.events import Marked
 from kvlife.log import CloseMark, open_run, runs
 from kvlife.log.header import decode_header, encode_header
 from kvlife.log.wire import LAST_EVENT_CODE, SEGMENT_HEAD_BYTES
@@ -382,20 +380,3 @@ def test_unknown_records_of_the_log_itself_stop_the_reader(tmp_path):
         append_all(writer, GROUPS[3:6], step=3)
     with pytest.raises(LogVersionError, match="record of kind 0x6f"):
         list(open_run(tmp_path).events())
-
-
-def test_pages_are_held_to_the_pools_as_they_have_grown(tmp_path):
-    """Page 6000 is damage in pools of 5,000; it is read once a resize stands before it."""
-    beyond = decode_step(ints(1, 2), ints(3, 4), ints(6000))[0]
-    for name, before in (("small", []), ("grown", [[Resized(0, 6001)]])):
-        writer = start(tmp_path / name, ONE_GROUP, segment_bytes=4096)
-        append_all(writer, [*before, *[beyond] * 300])
-        writer.close()
-    with pytest.raises(LogCorrupt, match=r"6000, out of \[0, 5000\)"):
-        list(open_run(tmp_path / "small").events())
-    run = open_run(tmp_path / "grown")
-    assert len(list(run.events())) == 301
-    # From the middle the pools are what the caller says, or of any size.
-    assert len(list(run.groups(290))) == 11
-    with pytest.raises(LogCorrupt, match=r"6000, out of \[0, 5000\)"):
-        list(run.groups(290, layout=run.layout))
