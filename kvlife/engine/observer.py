@@ -183,11 +183,12 @@ class Observer:
         self._audit(self.index, idle=self.ledger.is_idle)
         self._end("the engine was closed")
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, *, whole: bool = True) -> None:
+        """End the run; where the log has events that this state has not, it gets no digest."""
         self._closed = self._closed or why
         self._unsealed = False
         if self._log is not None:
-            self._log.close(self.ledger.digest())
+            self._log.close(self.ledger.digest() if whole else None)
 
     def _break_off(self, first: int, error: BaseException) -> None:
         """End the run where an error, or an interrupt, left events behind that are half applied.
@@ -198,9 +199,7 @@ class Observer:
         log = self._log
         if self._closed or (first == self.next_seq and (log is None or first == log.next_seq)):
             return
-        self._closed = f"{type(error).__name__} broke a command off at seq {first}: {error}"
-        if log is not None:
-            log.close()
+        self._end(f"{type(error).__name__} broke a command off at seq {first}: {error}", whole=False)
 
     def _enter(self) -> None:
         if self._fork != forks[0]:
@@ -272,7 +271,8 @@ class Observer:
         try:
             self._pools.apply(event, change)
         except Exception as error:
-            self._end(f"the pools failed: {error!r}")
+            whole = self.ledger.next_seq == self.next_seq
+            self._end(f"the pools failed: {error!r}", whole=whole)
             raise
 
     def _audit(self, index: PrefixIndex | None, *, idle: bool = False) -> list[Finding]:

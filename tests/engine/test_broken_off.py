@@ -9,7 +9,7 @@ import pytest
 import kvlife
 from kvlife import Checker, CommandRefused, EngineClosed, KvEngine, LogWriter, Observer, PoolConfig
 from kvlife.errors import InvariantViolation, LogFull
-from kvlife.events import Marked, Released
+from kvlife.events import Marked, Protected, Released
 from kvlife.invariants import Invariant
 from kvlife.log import open_run
 from kvlife.replay.session import Settings, replay_run
@@ -129,6 +129,33 @@ def test_an_invariant_that_raises_ends_the_run(tmp_path):
         engine.mark("x")
     with pytest.raises(EngineClosed, match="ZeroDivisionError"):
         engine.match(PROMPT)
+
+
+class FailingPools:
+    """Pools whose device fails at the event of a class."""
+
+    def __init__(self, event_class):
+        self.event_class = event_class
+
+    def apply(self, event, _change):
+        if type(event) is self.event_class:
+            raise RuntimeError("the device is lost")
+
+
+@pytest.mark.parametrize(("event_class", "digest_ok"), [(Protected, None), (Released, True)])
+def test_pools_that_fail_end_the_run_where_they_fail(tmp_path, event_class, digest_ok):
+    """A finish is a publish and a release: what is behind the failure is in the log alone."""
+    engine = KvEngine(CONFIG, log=LogWriter(tmp_path), pools=FailingPools(event_class))
+    engine.admit("r1", PROMPT)
+    engine.allocate(["r1"], [10])
+    engine.commit(["r1"])
+    with pytest.raises(RuntimeError, match="device"):
+        engine.finish("r1", PROMPT)
+    with pytest.raises(EngineClosed, match="the pools failed"):
+        engine.match(PROMPT)
+    outcome = replay_run(open_run(tmp_path), Settings())
+    assert (outcome.found, outcome.differences, outcome.digest_ok) == ((), (), digest_ok)
+    assert outcome.next_seq == 5
 
 
 def test_an_error_before_anything_is_written_ends_nothing(tmp_path):
