@@ -199,7 +199,9 @@ class Observer:
         log = self._log
         if self._closed or (first == self.next_seq and (log is None or first == log.next_seq)):
             return
-        self._end(f"{type(error).__name__} broke a command off at seq {first}: {error}", whole=False)
+        self._end(
+            f"{type(error).__name__} broke a command off at seq {first}: {error}", whole=False
+        )
 
     def _enter(self) -> None:
         if self._fork != forks[0]:
