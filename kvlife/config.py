@@ -109,6 +109,12 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
     return value
 
 
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
@@ -119,7 +125,8 @@ def _spaces(config: PoolConfig) -> dict[str, int]:
     spaces: dict[str, int] = {}
     for group in config.groups:
         name = group.space or group.name
-        size = _whole(f"num_pages of {name!r}", group.num_pages or config.num_pages, 2, MAX_PAGES)
+        asked = config.num_pages if group.num_pages is None else group.num_pages
+        size = _whole(f"num_pages of {name!r}", asked, 2, MAX_PAGES)
         if group.num_pages is not None and spaces.get(name, size) != size:
             raise ConfigError(f"space {name!r} has {spaces[name]} and {size} pages: name one size")
         spaces.setdefault(name, size)
@@ -133,6 +140,10 @@ def compile_layout(config: PoolConfig) -> Layout:
     if not config.groups:
         raise ConfigError("groups is empty: name at least one cache group")
     names = [group.name for group in config.groups]
+    given: list[object] = [group.space for group in config.groups if group.space is not None]
+    for name in (*names, *given):
+        if not isinstance(name, str) or not name.isprintable():
+            raise ConfigError(f"groups and spaces have printable names, got {name!r}")
     if len(set(names)) != len(names) or not all(names) or len(names) > 64:
         raise ConfigError(f"groups need up to 64 different names, got {names}")
     spaces = _spaces(config)
@@ -176,7 +187,7 @@ def compile_layout(config: PoolConfig) -> Layout:
         num_rows=config.max_requests + 1,
         capacity=capacity,
         scheduled=_one_of("publish", config.publish, ("committed", "scheduled")) == "scheduled",
-        duplicates=bool(config.duplicates),
+        duplicates=_flag("duplicates", config.duplicates),
         fifo=_one_of("free_order", config.free_order, ("lifo", "fifo")) == "fifo",
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
+from kvlife.config import compile_layout
 from kvlife.engine.arguments import is_name
 from kvlife.engine.batch import Batch
 from kvlife.engine.observer import Observer, forks
@@ -108,6 +109,14 @@ class EngineCore(Observer):
             size: PageKeys(seed, size)
             for size in {group.page_size or config.page_size for group in config.groups}
         }
+        groups = compile_layout(config).groups
+        index = PrefixIndex(
+            IndexLayout(
+                page_sizes=[group.page_size for group in groups],
+                windows=[group.window for group in groups],
+            ),
+            policy,
+        )
         super().__init__(
             config,
             log=log,
@@ -119,15 +128,8 @@ class EngineCore(Observer):
             world_size=world_size,
             key_fingerprint=next(iter(keys.values())).fingerprint(),
         )
-        groups = self.ledger.layout.groups
         self._keys = keys
-        self._index = PrefixIndex(
-            IndexLayout(
-                page_sizes=[group.page_size for group in groups],
-                windows=[group.window for group in groups],
-            ),
-            policy,
-        )
+        self._index = index
         self._capacity = np.array(self.ledger.layout.capacity, np.int32)
         self._free_rows = list(range(self.ledger.layout.num_rows - 1, 0, -1))
         self._namespaces: dict[int, bytes] = {}

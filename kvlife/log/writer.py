@@ -13,12 +13,12 @@ from typing import Self
 import attrs
 
 from kvlife.config import compile_layout
-from kvlife.errors import LogError, LogInUse
+from kvlife.errors import ConfigError, LogError, LogInUse
 from kvlife.events import Event
 from kvlife.log.active import ActiveRun
 from kvlife.log.claim import claim_run, is_live, remove_run
 from kvlife.log.files import HEADER_NAME
-from kvlife.log.header import RunHeader, encode_header
+from kvlife.log.header import RunHeader, decode_header, encode_header
 from kvlife.log.options import WriterOptions
 from kvlife.log.retention import Retention
 from kvlife.log.snapshot_file import StateSnapshot
@@ -78,9 +78,15 @@ class LogWriter:
         layout = compile_layout(header.config)
         if header.created_ns is None:
             header = attrs.evolve(header, created_ns=self._clock_ns())
+        content = encode_header(header)
+        try:
+            # What cannot be read again is not worth writing.
+            decode_header(content, "the header of the run")
+        except LogError as error:
+            raise ConfigError(str(error)) from error
         path, lock = claim_run(self._root)
         try:
-            self._run = ActiveRun(path, lock, encode_header(header), layout, self._options)
+            self._run = ActiveRun(path, lock, content, layout, self._options)
         except BaseException:
             remove_run(path)
             os.close(lock)
