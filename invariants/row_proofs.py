@@ -81,17 +81,18 @@ def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
         pages = ledger.tables[group.idx][start : start + len(keys)]
         if low + len(keys) > group.table_width:
             return False
+        space = ledger.spaces[group.space_idx]
+        # A writer is in the way of the whole range, of entries without a key too.
+        if writers and space.pins.take(pages).any():
+            return False
         if np.count_nonzero(keys) != len(keys):
             given = keys != 0
             pages, keys = pages[given], keys[given]
-        space = ledger.spaces[group.space_idx]
         try:
             if space.state.take(pages).tobytes() != PRIVATE * len(pages):
                 return False
         except IndexError:
             # A page beyond a space that was resized in error: the guards are asked.
-            return False
-        if writers and space.pins.take(pages).any():
             return False
         if not layout.duplicates and not distinct_keys(keys):
             return False

@@ -95,7 +95,8 @@ def _thaw_pages(ledger: Ledger, state: FrozenState, books: _Books) -> None:
         in_use = (int(PageState.PRIVATE), int(PageState.QUARANTINED) + 1)
         _within("the state of a page in use", space.state[live], in_use)
         _within("the group of a page", space.group[live], (0, len(ledger.tables)))
-        _within("the parent of a page", space.link[live], (0, num_pages))
+        # A parent may have been evicted before its child, and gone with a shrink since.
+        _within("the parent of a page", space.link[live], (0, MAX_PAGES))
         for name in ("refs", "pins"):
             _within(f"the {name} of a page", getattr(space, name)[live], (0, 1 << 31))
         space.free.start = space.free.num_free = 0
