@@ -203,9 +203,9 @@ class EngineMachine(EngineDriver):
 
     @action(needs=has_requests, which=PICK, pick=PICK)
     def dispatch(self, which, pick):
-        step = self.model.last_step = (self.model.last_step or 0) + 1
+        step = (self.model.last_step or 0) + 1
         if rare(pick, 8):
-            step = next(reversed(self.model.steps), step) - pick // 8 % 2
+            step -= 1 + pick // 8 % 2
         self.run("dispatch", step, self.some_rids(which))
 
     @action(needs=has_steps, pick=PICK)

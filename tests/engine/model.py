@@ -185,13 +185,14 @@ class EngineModel(LadderModel):
         errors = set(errors)
         if step < 0:
             errors.add("BadLength")
-        if self.steps and step <= next(reversed(self.steps)):
+        if self.last_step is not None and step <= self.last_step:
             errors.add("StepOrder")
         if not errors and any(self.written(row, 0, row.allocated) for row in rows):
             errors.add("PinRefused")
         yield errors
         noted = {row.number: row.allocated for row in rows}
         self.steps[step] = Step(list(rows), noted)
+        self.last_step = step
         for row in rows:
             row.steps.append(step)
             if row.settled is None:
