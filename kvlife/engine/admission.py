@@ -13,7 +13,6 @@ from kvlife.engine.core import EngineCore, command
 from kvlife.engine.results import Admission, Hit
 from kvlife.errors import BadArgument, BadLength, BadTokens, DuplicateRequest, OutOfRows
 from kvlife.events import Admitted, PageLists, Resumed
-from kvlife.ledger import EMPTY
 from kvlife.ledger.spans import indices, span_of
 from kvlife.prefix import Match, as_tokens
 from kvlife.prefix.tokens import TokensLike
@@ -51,8 +50,8 @@ class AdmissionCommands(EngineCore):
         """Look a prompt up in the prefix index; changes nothing, recency included."""
         prompt = as_tokens(tokens)
         evict_floor = as_length("evict_floor", evict_floor, 0, self.ledger.layout.capacity)
-        found, usable = self._look_up(prompt, namespace_bytes(namespace), evict_floor)
-        return Hit(found, usable.matched_len, usable.pages)
+        found = self._look_up(prompt, namespace_bytes(namespace), evict_floor)
+        return Hit(found.hit_len, found.matched_len, found.pages)
 
     @command
     def admit(
@@ -92,12 +91,10 @@ class AdmissionCommands(EngineCore):
             raise DuplicateRequest(f"request {rid!r} was aborted before it was admitted")
         return rid
 
-    def _look_up(self, prompt: I32, namespace: bytes, evict_floor: int) -> tuple[int, Match]:
-        """How much of a prompt the index has, and what may be locked of it."""
-        match = self._index.match(
-            prompt, namespace, limit=max(len(prompt) - 1, 0), floor=evict_floor
-        )
-        return match.hit_len, match
+    def _look_up(self, prompt: I32, namespace: bytes, evict_floor: int) -> Match:
+        """What the index has of a prompt; of that, all but the last token may be locked."""
+        limit = max(len(prompt) - 1, 0)
+        return self._index.match(prompt, namespace, limit=limit, floor=evict_floor)
 
     def _bind(
         self,
@@ -121,15 +118,15 @@ class AdmissionCommands(EngineCore):
                 f"all {ledger.layout.num_rows - 1} rows are in use by {len(ledger.requests)}"
                 f" requests and {len(ledger.sessions)} sessions: finish, retract or close one"
             )
-        found, match = self._look_up(prompt, namespace, evict_floor)
+        match = self._look_up(prompt, namespace, evict_floor)
         event = self._binding(rid, prompt, match, self._namespace_key(namespace), evict_floor, kind)
         self._decide([event])
         self._free_rows.pop()
         self._index.touch(match.position, self.next_seq - 1)
         self._counts["admissions"] += 1
         self._counts["prompt_tokens"] += len(prompt)
-        self._counts["hit_tokens"] += found
-        return Admission(rid, event.row, found, match.matched_len)
+        self._counts["hit_tokens"] += match.hit_len
+        return Admission(rid, event.row, match.hit_len, match.matched_len)
 
     def _namespace_key(self, namespace: bytes) -> int:
         if not namespace:
@@ -157,16 +154,15 @@ class AdmissionCommands(EngineCore):
         evict_floor: int,
         kind: type[Admitted | Resumed],
     ) -> Admitted | Resumed:
-        prefix_len, groups = match.matched_len, self.ledger.layout.groups
+        prefix_len, row = match.matched_len, self._free_rows[-1]
         cursors = tuple(
             transitions.cursor_bound(prefix_len, group.window or 1, group.page_size)
             for group in self.ledger.layout.window_groups
         )
         pages: PageLists = tuple(
             _referenced(group, found, evict_floor, cursors)
-            for group, found in zip(groups, match.pages, strict=True)
+            for group, found in zip(self.ledger.layout.groups, match.pages, strict=True)
         )
-        row = self._free_rows[-1]
         if kind is Admitted:
             return Admitted(
                 rid, row, namespace, len(prompt), prefix_len, evict_floor, cursors, pages
@@ -181,7 +177,7 @@ class AdmissionCommands(EngineCore):
             cursors,
             pages,
             prefix_len,
-            (EMPTY,) * len(groups),
+            self.ledger.no_pages,
         )
 
 

@@ -148,11 +148,7 @@ class AllocationCommands(EngineCore):
             kept, allocated, old = kept.take(changing), allocated.take(changing), old.take(changing)
             rows.setflags(write=False)
         self._check_windows_kept(rows, kept, allocated)
-        at = rows_entries(self.ledger, index, allocated, old)
-        pages = tuple(
-            self.ledger.tables[group.idx][at[group.idx]].copy()
-            for group in self.ledger.layout.groups
-        )
+        pages = self.ledger.pages_at(rows_entries(self.ledger, index, allocated, old))
         self._decide([RolledBack(rows, allocated, kept, pages, NO_LINKS)])
 
     @command
@@ -175,10 +171,9 @@ class AllocationCommands(EngineCore):
 
     def last_slots(self, batch: Batch, group: str | None = None) -> I32:
         """The slot of each request's last allocated token, in the base group or a named one."""
-        ledger = self.ledger
+        ledger, rows = self.ledger, self._rows(batch)
         idx = ledger.layout.base if group is None else self._group_idx(group)
-        last = ledger.rows.lane(ledger.index_of(batch.rows)).allocated - 1
-        return self._slots_at(idx, batch.rows, last)
+        return self._slots_at(idx, rows, ledger.rows.lane(ledger.index_of(rows)).allocated - 1)
 
     def _slots_at(self, group: int, rows: I32, positions: I32) -> I32:
         """The slot of one position of each row."""

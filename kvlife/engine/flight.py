@@ -15,7 +15,6 @@ from kvlife.errors import BadArgument, PinRefused, StepOrder, UnknownRequest
 from kvlife.events import Pinned, StepDispatched, StepSettled, Unpinned
 from kvlife.ledger import EMPTY, PageState, RowState
 from kvlife.ledger.entries import rows_entries
-from kvlife.ledger.spans import indices
 
 
 class FlightCommands(AllocationCommands, PublishingCommands):
@@ -59,10 +58,7 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         allocated = ledger.rows.allocated.take(drained)
         at = rows_entries(ledger, drained, np.zeros_like(allocated), allocated)
         # A row that drains references what it held; DRAINING rows keep their tables until now.
-        pages = tuple(
-            ledger.tables[group.idx][indices(at[group.idx])].copy()
-            for group in ledger.layout.groups
-        )
+        pages = ledger.pages_at(at)
         self._record((StepSettled(step, drained.astype(np.int32), pages),))
         for row in drained.tolist():
             self._after_row(row)

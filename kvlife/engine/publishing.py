@@ -17,6 +17,7 @@ from kvlife.errors import BadLength, BadTokens, SessionBusy
 from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
 from kvlife.ledger import EMPTY
 from kvlife.ledger.entries import row_entries
+from kvlife.ledger.spans import indices
 from kvlife.prefix import Extent, as_tokens
 from kvlife.prefix.tokens import TokensLike
 
@@ -78,13 +79,12 @@ class PublishingCommands(EngineCore):
             keep_len = as_length("keep_len", keep_len, 0, MAX_LEN)
         publication = self._publication(rid, row, as_tokens(tokens), keep_len)
         published = int(self.ledger.rows.protected[row])
-        pages = self._row_pages(row)
         events: list[Event] = []
+        rebinds = NO_LINKS
         if publication is not None:
             events.append(publication.event)
-            published = publication.event.protected_len
-            pages = _after_rebinds(pages, publication.event.rebinds)
-        events += self._release(rid, row, "finished", pages)
+            published, rebinds = publication.event.protected_len, publication.event.rebinds
+        events += self._release(rid, row, "finished", rebinds)
         self._publish(events, publication)
         self._after_row(row)
         self._counts["finished"] += 1
@@ -101,7 +101,7 @@ class PublishingCommands(EngineCore):
         ledger, row = self.ledger, self.ledger.requests.get(rid)
         waiting = ledger.waiting.get(rid)
         if row is not None:
-            self._decide(self._release(rid, row, "aborted", self._row_pages(row)))
+            self._decide(self._release(rid, row, "aborted"))
             self._after_row(row)
         elif waiting is not None:
             host = EMPTY if waiting.backup is None else waiting.backup
@@ -118,12 +118,8 @@ class PublishingCommands(EngineCore):
 
         On a session's row the session's KV goes with it, and its next turn is a first turn.
         """
-        row = self._row(rid)
-        ledger, rid = self.ledger, as_id("a request id", rid)
-        pages = self._row_pages(row)
-        if ledger.rows.in_flight[row] > 0:
-            pages = ledger.no_pages
-        self._decide([*self._owned_pins(rid), Retracted(rid, row, None, pages)])
+        row, rid = self._row(rid), as_id("a request id", rid)
+        self._decide([*self._owned_pins(rid), Retracted(rid, row, None, self._row_pages(row))])
         self._after_row(row)
         self._counts["retractions"] += 1
 
@@ -208,13 +204,21 @@ class PublishingCommands(EngineCore):
                 return namer.extend(tokens[protected:], int(key))
         return namer.extend(tokens, namer.initial(namespace))[first:]
 
-    def _row_pages(self, row: int) -> PageLists:
-        """The pages a row lets go when it goes now, in table order."""
+    def _row_pages(self, row: int, rebinds: I32 = NO_LINKS) -> PageLists:
+        """The pages a row lets go when it goes after these rebinds, in table order.
+
+        While steps in flight read it these are none: it drains.
+        """
         ledger = self.ledger
+        if ledger.rows.in_flight[row] > 0:
+            return ledger.no_pages
         at = row_entries(ledger, row, 0, int(ledger.rows.allocated[row]))
-        return tuple(
-            ledger.tables[group.idx][at[group.idx]].copy() for group in ledger.layout.groups
-        )
+        pages = ledger.pages_at(at)
+        for group in ledger.layout.groups if rebinds.size else ():
+            links = rebinds[rebinds[:, 0] == group.idx]
+            entries = links[:, 1].astype(np.intp) + row * group.table_width
+            pages[group.idx][np.searchsorted(indices(at[group.idx]), entries)] = links[:, 3]
+        return pages
 
     def _owned_pins(self, rid: str) -> list[Event]:
         return [
@@ -223,21 +227,14 @@ class PublishingCommands(EngineCore):
             if pin.owner == rid
         ]
 
-    def _release(self, rid: str, row: int, reason: str, pages: PageLists) -> list[Event]:
-        if self.ledger.rows.in_flight[row] > 0:
-            pages = self.ledger.no_pages
+    def _release(self, rid: str, row: int, reason: str, rebinds: I32 = NO_LINKS) -> list[Event]:
+        pages = self._row_pages(row, rebinds)
         return [*self._owned_pins(rid), Released(rid, row, reason, pages, EMPTY)]
 
     def _after_row(self, row: int) -> None:
         """A row that became FREE can be bound again; a DRAINING one has to settle first."""
         if self.ledger.rows.rid[row] is None and self.ledger.rows.in_flight[row] == 0:
             self._free_rows.append(row)
-
-
-def _after_rebinds(pages: PageLists, links: I32) -> PageLists:
-    for group, _idx, own, canonical in links.tolist():
-        pages[group][pages[group] == own] = canonical
-    return pages
 
 
 def _page_keys(units: U64, held: I32) -> U64:

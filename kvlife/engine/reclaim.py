@@ -15,7 +15,6 @@ from kvlife.engine.core import command
 from kvlife.errors import BadArgument, CommandRefused, ConfigError
 from kvlife.events import Event, Evicted, Resized, WindowEvicted
 from kvlife.ledger import PageSpace, PageState, derive
-from kvlife.ledger.spans import indices
 
 
 class ReclaimCommands(AllocationCommands):
@@ -60,7 +59,7 @@ class ReclaimCommands(AllocationCommands):
             event = WindowEvicted(group.idx, chosen, target.take(moving), np.empty(0, np.int32))
             at = derive(ledger, event).gone_at
             assert at is not None  # a window group's move always says where
-            event.pages = ledger.tables[group.idx][indices(at[group.idx])].copy()
+            event.pages = ledger.pages_at(at)[group.idx]
             total += event.pages.size
             events.append(event)
         if events:
@@ -88,7 +87,6 @@ class ReclaimCommands(AllocationCommands):
         if num:
             self._decide([Evicted("flush", pages)])
             self._index.clear()
-            self._counts["flushed_pages"] += num
         return num
 
     @command

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kvlife import transitions
 from kvlife.engine.allocation import NO_LINKS, AllocationCommands
@@ -20,10 +19,8 @@ from kvlife.events import (
     SessionRestored,
     SessionSaved,
 )
-from kvlife.ledger import EMPTY, Session
+from kvlife.ledger import Session
 from kvlife.ledger.entries import row_entries
-
-I32 = npt.NDArray[np.int32]
 
 
 class SessionCommands(AllocationCommands, PublishingCommands):
@@ -36,7 +33,23 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         `kv_len` is what the client has seen of it: at most what is committed, at least what is
         published. Raises `BadLength`, `SessionBusy`, `UnknownRequest`.
         """
-        self._save(session_id, rid, kv_len)
+        session_id = as_id("a session id", session_id)
+        ledger, row = self.ledger, self._row(rid)
+        self._check_saves(session_id, rid, row)
+        committed, protected = int(ledger.rows.committed[row]), int(ledger.rows.protected[row])
+        what = f"kv_len (published to committed of {rid!r})"
+        kv_len = as_length(what, kv_len, protected, committed)
+        events: list[Event] = []
+        end = int(ledger.rows.allocated[row])
+        rows, lens = np.array([row], np.int32), np.array([kv_len], np.int32)
+        rows.setflags(write=False)
+        self._check_windows_kept(rows, lens, lens)
+        if kv_len < committed:
+            events.append(RolledBack(rows, lens, lens, self._tail(row, kv_len, end), NO_LINKS))
+            end = kv_len
+        tail = self._tail(row, kv_len, end)
+        events += [*self._owned_pins(rid), SessionSaved(session_id, rid, row, kv_len, tail)]
+        self._decide(events)
 
     @command
     def session_restore(
@@ -48,48 +61,6 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         inside a published page; the result says how much. `prompt_len` is the turn's whole prompt.
         Raises `UnknownSession`, `SessionBusy`, `DuplicateRequest`, `BadLength`.
         """
-        return self._restore(session_id, rid, prefix_len, prompt_len)
-
-    @command
-    def session_close(self, session_id: str) -> None:
-        """Let an idle session's KV go; one in a turn is forgotten, its row goes with the turn."""
-        self._close_session(session_id)
-
-    def _session(self, session_id: str) -> Session:
-        session = self.ledger.sessions.get(session_id) if is_name(session_id) else None
-        if session is None:
-            known = ", ".join(map(repr, sorted(self.ledger.sessions)[:5])) or "none"
-            raise UnknownSession(f"no session {session_id!r}; open ones: {known}")
-        return session
-
-    def _save(self, session_id: str, rid: str, kv_len: int) -> None:
-        session_id = as_id("a session id", session_id)
-        ledger, row = self.ledger, self._row(rid)
-        bound = ledger.rows.session[row]
-        if bound != session_id and (bound is not None or session_id in ledger.sessions):
-            raise SessionBusy(
-                f"request {rid!r} runs on session {bound!r}, not on {session_id!r}"
-                if bound is not None
-                else f"session {session_id!r} holds another row: close it, or save under its turn"
-            )
-        committed, protected = int(ledger.rows.committed[row]), int(ledger.rows.protected[row])
-        what = f"kv_len (published to committed of {rid!r})"
-        kv_len = as_length(what, kv_len, protected, committed)
-        events: list[Event] = []
-        old = int(ledger.rows.allocated[row])
-        rows, lens = self._one(row), np.array([kv_len], np.int32)
-        self._check_windows_kept(rows, lens, lens)
-        if kv_len < committed:
-            events.append(RolledBack(rows, lens, lens, self._tail(row, kv_len, old), NO_LINKS))
-            old = kv_len
-        tail = self._tail(row, kv_len, old)
-        events += [*self._owned_pins(rid), SessionSaved(session_id, rid, row, kv_len, tail)]
-        self._decide(events)
-        self._counts["session_saves"] += 1
-
-    def _restore(
-        self, session_id: str, rid: str, prefix_len: int, prompt_len: int | None
-    ) -> SessionTurn:
         rid, session = self._check_turn(rid), self._session(session_id)
         session_id = as_id("a session id", session_id)
         if session.rid is not None:
@@ -103,8 +74,33 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         pages = self._tail(row, kept, int(self.ledger.rows.allocated[row]))
         whole = kept if prompt_len is None else prompt_len
         self._decide([SessionRestored(session_id, rid, row, kept, whole, pages)])
-        self._counts["session_restores"] += 1
         return SessionTurn(rid, row, prefix_len, kept)
+
+    @command
+    def session_close(self, session_id: str) -> None:
+        """Let an idle session's KV go; one in a turn is forgotten, its row goes with the turn."""
+        session = self._session(session_id)
+        if session.rid is not None:
+            self._decide([SessionClosed(session_id, None, self.ledger.no_pages)])
+            return
+        self._decide([SessionClosed(session_id, session.row, self._row_pages(session.row))])
+        self._after_row(session.row)
+
+    def _session(self, session_id: str) -> Session:
+        session = self.ledger.sessions.get(session_id) if is_name(session_id) else None
+        if session is None:
+            known = ", ".join(map(repr, sorted(self.ledger.sessions)[:5])) or "none"
+            raise UnknownSession(f"no session {session_id!r}; open ones: {known}")
+        return session
+
+    def _check_saves(self, session_id: str, rid: str, row: int) -> None:
+        bound = self.ledger.rows.session[row]
+        if bound != session_id and (bound is not None or session_id in self.ledger.sessions):
+            raise SessionBusy(
+                f"request {rid!r} runs on session {bound!r}, not on {session_id!r}"
+                if bound is not None
+                else f"session {session_id!r} holds another row: close it, or save under its turn"
+            )
 
     def _check_turn(self, rid: str) -> str:
         rid = as_id("a request id", rid)
@@ -137,29 +133,8 @@ class SessionCommands(AllocationCommands, PublishingCommands):
             groups = list(layout.window_groups)
         return kept
 
-    def _close_session(self, session_id: str) -> None:
-        session = self._session(session_id)
-        if session.rid is not None:
-            self._decide([SessionClosed(session_id, None, self.ledger.no_pages)])
-        else:
-            row = session.row
-            pages = self.ledger.no_pages
-            if self.ledger.rows.in_flight[row] == 0:
-                pages = self._row_pages(row)
-            self._decide([SessionClosed(session_id, row, pages)])
-            self._after_row(row)
-        self._counts["session_closes"] += 1
-
-    def _one(self, row: int) -> I32:
-        rows = np.array([row], np.int32)
-        rows.setflags(write=False)
-        return rows
-
     def _tail(self, row: int, low_len: int, high_len: int) -> PageLists:
+        """The pages of a row above `low_len` and up to `high_len` tokens."""
         if high_len <= low_len:
-            return (EMPTY,) * len(self.ledger.layout.groups)
-        at = row_entries(self.ledger, row, low_len, high_len)
-        return tuple(
-            self.ledger.tables[group.idx][at[group.idx]].copy()
-            for group in self.ledger.layout.groups
-        )
+            return self.ledger.no_pages
+        return self.ledger.pages_at(row_entries(self.ledger, row, low_len, high_len))

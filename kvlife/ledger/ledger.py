@@ -23,6 +23,7 @@ from kvlife.records import ReqKvBatch, ReqKvInfo, RetractionBackup
 if TYPE_CHECKING:
     from kvlife.events import Event, PageLists
     from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
+    from kvlife.ledger.spans import At
 
 I32 = npt.NDArray[np.int32]
 Index = npt.NDArray[np.intp]
@@ -220,6 +221,10 @@ class Ledger:
         num = min(-(-max(int(self.rows.allocated[row]), 0) // layout.page_size), layout.table_width)
         base = row * layout.table_width
         return self.tables[group][base : base + num].copy()
+
+    def pages_at(self, at: tuple[At, ...]) -> PageLists:
+        """The pages at these entries of each group's table, as copies."""
+        return tuple(table[spots].copy() for table, spots in zip(self.tables, at, strict=True))
 
     def snapshot(self) -> LedgerSnapshot:
         """A copy of the state now, to be frozen on another thread."""
