@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
-from kvlife.engine.arguments import as_id, as_length
+from kvlife.engine.arguments import as_length
 from kvlife.engine.core import EngineCore, command
 from kvlife.engine.results import Admission, Hit
-from kvlife.errors import BadArgument, BadLength, BadTokens, DuplicateRequest, OutOfRows
+from kvlife.errors import BadArgument, BadLength, BadTokens, OutOfRows
 from kvlife.events import Admitted, PageLists, Resumed
 from kvlife.ledger.spans import indices, span_of
 from kvlife.prefix import Match, as_tokens
@@ -69,27 +69,17 @@ class AdmissionCommands(EngineCore):
         by a window. Raises `BadTokens`, `BadLength`, `DuplicateRequest`, `OutOfRows`.
         """
         rid = self._check_new(rid)
-        if rid in self.ledger.waiting:
-            raise DuplicateRequest(f"request {rid!r} is retracted and waits: resume it")
         return self._bind(rid, tokens, namespace_bytes(namespace), evict_floor, Admitted)
 
     @command
     def resume(self, rid: str, tokens: TokensLike, *, evict_floor: int = 0) -> Admission:
         """Bring a retracted request back: as `admit`, with all its tokens, in its namespace."""
-        rid = self._check_new(rid)
+        rid = self._check_unused(rid)
         waiting = self.ledger.waiting.get(rid)
         if waiting is None:
             raise BadArgument(f"request {rid!r} does not wait: only a retracted one resumes")
         namespace = self._namespaces.get(waiting.namespace, b"")
         return self._bind(rid, tokens, namespace, evict_floor, Resumed)
-
-    def _check_new(self, rid: str) -> str:
-        rid = as_id("a request id", rid)
-        if rid in self.ledger.requests:
-            raise DuplicateRequest(f"request {rid!r} is live already: choose another id")
-        if rid in self._aborted:
-            raise DuplicateRequest(f"request {rid!r} was aborted before it was admitted")
-        return rid
 
     def _look_up(self, prompt: I32, namespace: bytes, evict_floor: int) -> Match:
         """What the index has of a prompt; of that, all but the last token may be locked."""

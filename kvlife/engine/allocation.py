@@ -11,7 +11,8 @@ from kvlife import transitions
 from kvlife.config import MAX_LEN
 from kvlife.engine.arguments import as_length, as_lens, is_name
 from kvlife.engine.batch import Batch
-from kvlife.engine.core import EngineCore, command
+from kvlife.engine.core import command
+from kvlife.engine.granting import PageGranting
 from kvlife.errors import BadArgument, BadLength
 from kvlife.events import Allocated, Committed, PageLists, RolledBack
 from kvlife.ledger import EMPTY, Change, derive_allocated
@@ -24,7 +25,7 @@ NO_LINKS = np.empty((0, 4), np.int32)
 NO_LINKS.setflags(write=False)
 
 
-class AllocationCommands(EngineCore):
+class AllocationCommands(PageGranting):
     """batch, allocate, decode, commit, roll_back, slots, tokens_required_next_decode."""
 
     @command
@@ -304,8 +305,7 @@ class AllocationCommands(EngineCore):
             self._record((event,), (change,))
             return grant.pages
         self._record((*grant.events, event), (*[None] * len(grant.events), change))
-        self._index.remove(*grant.victims)
-        self._counts["evicted_pages"] += sum(sum(v.num_found) for v in grant.victims)
+        self._follow(grant.victims)
         return grant.pages
 
     def _slots(self, group: int, rows: I32, old: I32, new: I32) -> I32:

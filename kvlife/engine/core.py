@@ -1,4 +1,4 @@
-"""What all commands of the engine stand on: rows by request, room for pages, the command frame."""
+"""What all commands of the engine stand on: the command frame, rows by request, write pins."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
-from kvlife import transitions
 from kvlife.config import compile_layout
-from kvlife.engine.arguments import is_name
+from kvlife.engine.arguments import as_id, is_name
 from kvlife.engine.batch import Batch
 from kvlife.engine.observer import Observer, forks
 from kvlife.errors import (
     BadArgument,
     CommandRefused,
-    OutOfPages,
+    DuplicateRequest,
     PinRefused,
     StaleBatch,
     UnknownRequest,
 )
-from kvlife.events import Event, Evicted, PageLists, Unpinned
-from kvlife.ledger import EMPTY, MEMBERSHIP_BITS, PageState, RowState
-from kvlife.ledger.entries import rows_entries
-from kvlife.ledger.spans import indices
+from kvlife.events import Event, Unpinned
+from kvlife.ledger import MEMBERSHIP_BITS
+from kvlife.ledger.entries import touched_entries
 from kvlife.prefix import IndexLayout, PageKeys, PrefixIndex, Victims
 
 if TYPE_CHECKING:
-    from kvlife.config import GroupLayout, PoolConfig
+    from kvlife.config import PoolConfig
     from kvlife.invariants import Checker
     from kvlife.log import LogWriter
     from kvlife.pools import Pools
@@ -75,15 +72,6 @@ def command(
             raise
 
     return framed  # type: ignore[return-value]  # functools.wraps names the first parameter away
-
-
-@attrs.define(eq=False)
-class Grant:
-    """Pages for a command: the evictions that must come first, and what is taken per group."""
-
-    events: list[Event]
-    victims: tuple[Victims, ...]
-    pages: PageLists
 
 
 class EngineCore(Observer):
@@ -172,9 +160,29 @@ class EngineCore(Observer):
     def _decide(self, events: Sequence[Event], *victims: Victims) -> None:
         """Record the events of one command, then follow them in the prefix index."""
         self._record(events)
+        self._follow(victims)
+
+    def _follow(self, victims: Sequence[Victims]) -> None:
+        """Take what was evicted out of the prefix index."""
         if victims:
             self._index.remove(*victims)
             self._counts["evicted_pages"] += sum(sum(v.num_found) for v in victims)
+
+    def _check_unused(self, rid: str) -> str:
+        """A request id that no live request has, and none that was aborted too early to have it."""
+        rid = as_id("a request id", rid)
+        if rid in self.ledger.requests:
+            raise DuplicateRequest(f"request {rid!r} is live already: choose another id")
+        if rid in self._aborted:
+            raise DuplicateRequest(f"request {rid!r} was aborted before its turn came: choose another")
+        return rid
+
+    def _check_new(self, rid: str) -> str:
+        """As `_check_unused`, for an id that no retracted request has either."""
+        rid = self._check_unused(rid)
+        if rid in self.ledger.waiting:
+            raise DuplicateRequest(f"request {rid!r} is retracted and waits: resume it")
+        return rid
 
     def _row(self, rid: str) -> int:
         row = self.ledger.requests.get(rid) if is_name(rid) else None
@@ -233,132 +241,14 @@ class EngineCore(Observer):
         space = self.ledger.spaces[self.ledger.layout.groups[group].space_idx]
         return (space.refs.take(pages) | space.pins.take(pages)) > 0
 
-    def _grant(self, need: Sequence[int]) -> Grant:
-        """Choose `need[g]` pages of each group, evicting what must go; or raise `OutOfPages`."""
-        ledger = self.ledger
-        if len(need) == 1:
-            free = ledger.spaces[0].free
-            if need[0] <= free.num_free:
-                return Grant([], (), (free.head(need[0]),))
-        spaces = [0] * len(ledger.spaces)
-        for group, num in zip(ledger.layout.groups, need, strict=True):
-            spaces[group.space_idx] += num
-        short = [num - s.free.num_free for num, s in zip(spaces, ledger.spaces, strict=True)]
-        victims: tuple[Victims, ...] = ()
-        if max(short) > 0:
-            victims = self._choose_victims(short, need)
-        events: list[Event] = []
-        gone: list[list[I32]] = [[] for _ in ledger.spaces]
-        for chosen in victims:
-            if any(pages.size for pages in chosen.pages):
-                events.append(Evicted("pressure", chosen.pages))
-                for group in ledger.layout.groups:
-                    if chosen.pages[group.idx].size:
-                        gone[group.space_idx].append(chosen.pages[group.idx])
-        heads = [self._head_after(idx, gone[idx], spaces[idx]) for idx in range(len(spaces))]
-        pages = []
-        for group, num in zip(ledger.layout.groups, need, strict=True):
-            head = heads[group.space_idx]
-            pages.append(head[:num])
-            heads[group.space_idx] = head[num:]
-        return Grant(events, victims, tuple(pages))
-
-    def _head_after(self, space_idx: int, gone: list[I32], num: int) -> I32:
-        """The head of the free list once these pages, in this order, have gone back into it."""
-        free = self.ledger.spaces[space_idx].free
-        if free.fifo:
-            return np.concatenate((free.head(num), *gone))[:num]
-        newest_first = np.concatenate((*reversed(gone), EMPTY))[:num]
-        return np.concatenate((newest_first, free.head(num - newest_first.size)))
-
-    def _choose_victims(self, short: list[int], need: Sequence[int]) -> tuple[Victims, ...]:
-        """Whole units from leaf tails for spaces with a full group, window pages for the others."""
-        groups = self.ledger.layout.groups
-        chosen: list[Victims] = []
-        left = list(short)
-        leading: dict[int, GroupLayout] = {}
-        for group in groups:
-            if group.window is None and short[group.space_idx] > 0:
-                leading.setdefault(group.space_idx, group)
-        if leading:
-            chosen.append(self._leaf_tails(short, leading))
-        _subtract(left, chosen, groups)
-        for group in groups:
-            if group.window is not None and left[group.space_idx] > 0:
-                besides = chosen[0] if chosen else None
-                more = self._index.window_victims(
-                    group.idx, left[group.space_idx], self._locked, besides=besides
-                )
-                chosen.append(more)
-                _subtract(left, [more], groups)
-        if max(left) > 0:
-            self._refuse_pages(left.index(max(left)), need)
-        return tuple(chosen)
-
-    def _leaf_tails(self, short: list[int], leading: dict[int, GroupLayout]) -> Victims:
-        """As few units as give each space what it is short of, or all that can go.
-
-        A unit gives back the pages of all groups of a space, fewer where a window has holes: so
-        the first question takes it for whole, and the next ones ask for what is left.
-        """
-        layout = self.ledger.layout
-        per_unit = [0] * len(short)
-        for group in layout.groups:
-            per_unit[group.space_idx] += layout.align // group.page_size
-        wanted, left = [0] * len(layout.groups), list(short)
-        while True:
-            for idx, lead in leading.items():
-                units = -(-max(left[idx], 0) // per_unit[idx])
-                wanted[lead.idx] += units * (layout.align // lead.page_size)
-            victims = self._index.victims(wanted, self._locked)
-            left = list(short)
-            _subtract(left, [victims], layout.groups)
-            if not any(
-                left[idx] > 0 and victims.pages[lead.idx].size >= wanted[lead.idx]
-                for idx, lead in leading.items()
-            ):
-                return victims
-
-    def _refuse_pages(self, space_idx: int, need: Sequence[int]) -> None:
-        groups = [g for g in self.ledger.layout.groups if g.space_idx == space_idx]
-        group = max(groups, key=lambda g: need[g.idx])
-        raise OutOfPages(
-            group.name,
-            sum(need[g.idx] for g in groups),
-            self.ledger.spaces[space_idx].free.num_free,
-            sum(self._index.evictable(g.idx, self._locked) for g in groups),
-            self._held_pages(space_idx),
-        )
-
-    def _held_pages(self, space_idx: int) -> dict[str, int]:
-        """Pages that cannot go, by who holds them; a shared page counts for each."""
-        ledger, held = self.ledger, Counter[str]()
-        for row in np.flatnonzero(
-            (ledger.rows.state == RowState.HELD) | (ledger.rows.state == RowState.DRAINING)
-        ).tolist():
-            session = ledger.rows.session[row]
-            holder = ledger.rows.rid[row] or (f"session {session}" if session else "draining")
-            for group in ledger.layout.groups:
-                num = int(np.count_nonzero(ledger.pages_of(row, group.idx)))
-                if num and group.space_idx == space_idx:
-                    held[holder] += num
-        space = ledger.spaces[space_idx]
-        quarantined = int(np.count_nonzero(space.state == PageState.QUARANTINED))
-        if quarantined:
-            held["pinned"] = quarantined
-        return held
-
     def _refuse_writing(self, index: Index, low_len: I32, high_len: I32, what: str) -> None:
         """Refuse where a pin writes a page that positions [low, high) of these rows lie on."""
         ledger = self.ledger
         if not any(pin.writes for pin in ledger.pins.values()):
             return
         for group in ledger.layout.groups:
-            # A page that is partly below `low` is touched as well, but not by a row that stays.
-            floored = transitions.page_floor(low_len, group.page_size)
-            low = np.where(low_len < high_len, floored, high_len)
-            at = rows_entries(ledger, index, low, high_len)[group.idx]
-            self._refuse_written(group.idx, ledger.tables[group.idx][indices(at)], what)
+            at = touched_entries(group, index, low_len, high_len)
+            self._refuse_written(group.idx, ledger.tables[group.idx][at], what)
 
     def _refuse_written(self, group: int, pages: I32, what: str) -> None:
         """Pages under a write pin are not committed, published or dispatched."""
@@ -375,9 +265,3 @@ class EngineCore(Observer):
         self._aborted[rid] = None
         if len(self._aborted) > _MAX_ABORTED:
             self._aborted.popitem(last=False)
-
-
-def _subtract(left: list[int], chosen: Sequence[Victims], groups: Sequence[GroupLayout]) -> None:
-    for victims in chosen:
-        for group, pages in zip(groups, victims.pages, strict=True):
-            left[group.space_idx] -= pages.size

@@ -10,7 +10,7 @@ from kvlife.engine.arguments import as_id, as_length, is_name
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
 from kvlife.engine.results import SessionTurn
-from kvlife.errors import DuplicateRequest, SessionBusy, UnknownSession
+from kvlife.errors import SessionBusy, UnknownSession
 from kvlife.events import (
     Event,
     PageLists,
@@ -61,7 +61,7 @@ class SessionCommands(AllocationCommands, PublishingCommands):
         inside a published page; the result says how much. `prompt_len` is the turn's whole prompt.
         Raises `UnknownSession`, `SessionBusy`, `DuplicateRequest`, `BadLength`.
         """
-        rid, session = self._check_turn(rid), self._session(session_id)
+        rid, session = self._check_new(rid), self._session(session_id)
         session_id = as_id("a session id", session_id)
         if session.rid is not None:
             raise SessionBusy(f"session {session_id!r} is in the turn of request {session.rid!r}")
@@ -101,14 +101,6 @@ class SessionCommands(AllocationCommands, PublishingCommands):
                 if bound is not None
                 else f"session {session_id!r} holds another row: close it, or save under its turn"
             )
-
-    def _check_turn(self, rid: str) -> str:
-        rid = as_id("a request id", rid)
-        if rid in self.ledger.requests or rid in self.ledger.waiting:
-            raise DuplicateRequest(f"request {rid!r} is live or waiting: choose another id")
-        if rid in self._aborted:
-            raise DuplicateRequest(f"request {rid!r} was aborted before its turn began")
-        return rid
 
     def _rewind_len(self, row: int, wanted: int) -> int:
         """How much a rewind can keep: what was wanted, or the longest prefix that has its window.
