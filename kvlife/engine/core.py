@@ -174,7 +174,9 @@ class EngineCore(Observer):
         if rid in self.ledger.requests:
             raise DuplicateRequest(f"request {rid!r} is live already: choose another id")
         if rid in self._aborted:
-            raise DuplicateRequest(f"request {rid!r} was aborted before its turn came: choose another")
+            raise DuplicateRequest(
+                f"request {rid!r} was aborted before its turn: choose another id"
+            )
         return rid
 
     def _check_new(self, rid: str) -> str:
