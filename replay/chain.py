@@ -16,6 +16,7 @@ from kvlife.events import EVENT_TYPES, Allocated, Committed, Recorded, Violated
 from kvlife.ledger import Ledger, derive
 from kvlife.log import LogRun
 from kvlife.replay.outcome import Found
+from kvlife.replay.parts import known_states
 from kvlife.replay.touches import PageWatch, RowWatch, Touch
 
 # What is watched, and shown, at most; the violation itself takes the last line.
@@ -92,7 +93,8 @@ def explain(run: LogRun, found: Found) -> Chain:
     stories = [_Story(watch, room) for watch in watches]
     walked, complete = 0, not stories
     ends = found.seq if found.event is not None else found.seq + 1
-    for start in reversed(_starts(run, ends)):
+    starts = [seq for seq in known_states(run) if seq < ends]
+    for start in reversed(starts):
         earlier = [_Story(watch, room) for watch in watches]
         walked += _walk(run, start, ends, earlier)
         for story, before in zip(stories, earlier, strict=True):
@@ -126,21 +128,14 @@ def _culprit(run: LogRun, found: Found) -> Recorded | None:
     return next(iter(run.events(found.seq, found.seq + 1)), None)
 
 
-def _starts(run: LogRun, stop: int) -> list[int]:
-    """Where the state is known: the beginning, where the log has it, and snapshots."""
-    known = {0} if run.begins_at == 0 else set()
-    known.update(seq for seq in run.snapshots if run.begins_at <= seq < stop)
-    return sorted(known)
-
-
 def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWatch | RowWatch]:
     pages: dict[tuple[int, int], None] = {}
     rows: dict[int, None] = {}
     for evidence in (found.evidence, *found.also.values()):
         space = _space_of(run, evidence)
-        for name in ("pages", "canonical", "own"):
+        for name in ("pages", "new_pages"):
             pages.update(dict.fromkeys((space, page) for page in _ints(evidence.get(name))))
-        for name in ("rows", "its_row", "rows_due", "owners"):
+        for name in ("rows", "its_row", "rows_due", "publishers"):
             rows.update(dict.fromkeys(_ints(evidence.get(name))))
         if pages and rows:
             break

@@ -41,9 +41,14 @@ def whole(run: LogRun, first_seq: int | None, last_seq: int | None) -> Part:
     return Part(start=start, stop=max(stop, start), last=True)
 
 
+def known_states(run: LogRun) -> list[int]:
+    """The seqs before which the state is known: the beginning, where the log has it, snapshots."""
+    begins = [0] if run.begins_at == 0 else []
+    return begins + [seq for seq in run.snapshots if seq >= max(run.begins_at, 1)]
+
+
 def _start(run: LogRun, first_seq: int | None) -> int:
-    known = [0] if run.begins_at == 0 else []
-    known += [seq for seq in run.snapshots if seq >= run.begins_at]
+    known = known_states(run)
     if not known:
         raise LogError(
             f"{run.path}: history begins at seq {run.begins_at} without a snapshot:"

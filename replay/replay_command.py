@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json as json_format
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from kvlife.log import open_run
 from kvlife.replay.chain import explain
+from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.outcome import Outcome
+from kvlife.replay.progress import progress_bar
 from kvlife.replay.report import as_json, print_report
-from kvlife.replay.session import Advance, Settings, replay_run
-
-_FINE, _FOUND = 0, 1
+from kvlife.replay.session import Settings, replay_run
 
 
 def replay(
@@ -61,8 +57,8 @@ def replay(
     )
     begun = perf_counter()
     run = open_run(log, salvage=salvage)
-    with _progress(run.next_seq - run.begins_at, quiet=json) as advance:
-        outcome = replay_run(run, settings, advance)
+    with progress_bar("replaying", run.next_seq - run.begins_at, quiet=json) as bar:
+        outcome = replay_run(run, settings, bar.advance)
     seconds = perf_counter() - begun
     chain = None if outcome.first is None else explain(run, outcome.first)
     if json:
@@ -73,17 +69,4 @@ def replay(
 
 
 def _status(outcome: Outcome) -> int:
-    return _FOUND if outcome.found or outcome.differences else _FINE
-
-
-@contextmanager
-def _progress(num_events: int, *, quiet: bool) -> Iterator[Advance]:
-    """A bar on stderr, where that is a terminal."""
-    console = Console(file=sys.stderr)
-    if quiet or not console.is_terminal:
-        yield lambda _num: None
-        return
-    columns = (TextColumn("replaying"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=num_events)
-        yield lambda num: progress.advance(task, num)
+    return FOUND if outcome.found or outcome.differences else FINE

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json as json_format
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from kvlife.errors import ConfigError
+from kvlife.replay.cli import FINE, FOUND
+from kvlife.replay.progress import progress_bar
 from kvlife.replay.simulate_report import as_json, print_report
 from kvlife.simulation import (
     SchedulerConfig,
@@ -30,9 +28,6 @@ from kvlife.simulation import (
     size_pools,
 )
 from kvlife.simulation import simulate as run_plan
-from kvlife.simulation.simulation_run import Progress as Advance
-
-_FINE, _FOUND = 0, 1
 
 # Pages for a trace; a generated workload gets few enough for cache and requests to compete.
 TRACE_PAGES = 65_536
@@ -91,13 +86,13 @@ def simulate(options: SimulateOptions | None = None) -> int:
     """
     options = SimulateOptions() if options is None else options
     plan = _plan(options)
-    with _progress(len(plan.workload), quiet=options.json) as advance:
-        outcome = run_plan(plan, advance)
+    with progress_bar("simulating", len(plan.workload), quiet=options.json) as bar:
+        outcome = run_plan(plan, bar.reach)
     if options.json:
         print(json_format.dumps(as_json(outcome), default=str))
     else:
         print_report(Console(highlight=False), outcome, options.log)
-    return _FOUND if outcome.findings else _FINE
+    return FOUND if outcome.findings else FINE
 
 
 def _plan(options: SimulateOptions) -> SimulationPlan:
@@ -160,16 +155,3 @@ def _workload(options: SimulateOptions) -> Workload:
     assert options.synthetic is not None  # one of the two is there
     workload = generate(SyntheticConfig(num_requests=options.synthetic, seed=options.seed))
     return workload if options.limit is None else workload.first(options.limit)
-
-
-@contextmanager
-def _progress(num_requests: int, *, quiet: bool) -> Iterator[Advance | None]:
-    """A bar on stderr, where that is a terminal."""
-    console = Console(file=sys.stderr)
-    if quiet or not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("simulating"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=num_requests)
-        yield lambda num_done: progress.update(task, completed=num_done)
