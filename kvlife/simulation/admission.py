@@ -50,8 +50,7 @@ class Admission:
         if not loop.num_running:
             # Alone it may take all there is; what idle sessions hold, it may take from them.
             while loop.sessions.idle and not loop.room.holds(self._own_need(request)):
-                loop.tally.sessions_closed_for_room += 1
-                self._endings.close_session(next(iter(loop.sessions.idle)))
+                self._endings.close_for_room()
             return True
         own = self._own_need(request)
         need = self._shared_need(own)
@@ -124,8 +123,7 @@ class Admission:
             except OutOfRows:
                 if not loop.sessions.idle:
                     return False
-                loop.tally.sessions_closed_for_room += 1
-                self._endings.close_session(next(iter(loop.sessions.idle)))
+                self._endings.close_for_room()
             else:
                 return True
 

@@ -83,6 +83,11 @@ class Endings:
         loop.tally.sessions_closed += 1
         loop.blocked = False
 
+    def close_for_room(self) -> None:
+        """Close the session that has been idle for longest; there is one."""
+        self._loop.tally.sessions_closed_for_room += 1
+        self.close_session(next(iter(self._loop.sessions.idle)))
+
     def close_in_turn(self, request: Request) -> None:
         """The client closes the session while a turn runs: the row goes with the request."""
         loop = self._loop

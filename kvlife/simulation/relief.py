@@ -76,8 +76,7 @@ class Relief:
     def _take_one_away(self) -> bool:
         loop = self._loop
         if loop.sessions.idle:
-            loop.tally.sessions_closed_for_room += 1
-            self._endings.close_session(next(iter(loop.sessions.idle)))
+            self._endings.close_for_room()
             return True
         if self._land():
             return True

@@ -17,7 +17,7 @@ from kvlife.simulation.virtual_time import step_ns
 
 @attrs.frozen(eq=False)
 class Step:
-    """A scheduled step: the chunks in it, and how long it takes."""
+    """A scheduled step: the requests with a chunk in it, and how long it takes."""
 
     number: int
     prefilled: tuple[Request, ...]

@@ -19,9 +19,9 @@ class Tally:
 
     `prompt_tokens` and `hit_tokens` count first admissions; what a retracted request finds again is
     in `resumed_hit_tokens`, what a turn finds on its session's row in `session_tokens`.
-    `prefill_tokens` were computed, `lost_tokens` of those drafted were wrong. `aborts` counts by
-    the place and the state in which they met the request. `peaks` holds, by page space and state,
-    the most pages seen; pages are counted every `SAMPLE_STEPS` steps.
+    `prefill_tokens` were computed, `accepted_tokens` of the `drafted_tokens` were right. `aborts`
+    counts by the place and the state in which they met the request. `peaks` holds, by page space
+    and state, the most pages seen; pages are counted every `SAMPLE_STEPS` steps.
     """
 
     requests: int = 0
