@@ -33,11 +33,6 @@ class Compressor:
         return self._stream.flush(_zstd.ZstdCompressor.FLUSH_FRAME)
 
 
-def compress(content: bytes) -> bytes:
-    """One frame that holds `content`."""
-    return _zstd.compress(content, level=LEVEL)
-
-
 def decompress(frame: bytes, raw_bytes: int, where: str) -> bytes:
     """The content of a frame that must hold exactly `raw_bytes`; else `LogCorrupt`.
 
