@@ -24,8 +24,10 @@ from kvlife.errors import (
     UnknownSession,
     WrongThread,
 )
+from kvlife.events import Evicted
 
 PROMPT = list(range(10))
+FACT = Evicted("flush", (np.array([2], np.int32), np.empty(0, np.int32)))
 
 
 @pytest.fixture
@@ -82,6 +84,7 @@ def check_refused(engine, tmp_path, call, error, *words):
 
 
 IDS = [
+    ("observe", lambda e: e.observe(FACT), BadArgument, ["Evicted", "Observer"]),
     ("admit live", lambda e: e.admit("r1", [1]), DuplicateRequest, ["'r1'", "live"]),
     ("admit waiting", lambda e: e.admit("r2", [1]), DuplicateRequest, ["'r2'", "resume"]),
     ("admit empty id", lambda e: e.admit("", [1]), BadArgument, ["request id"]),
