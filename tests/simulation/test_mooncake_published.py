@@ -8,10 +8,7 @@ import pytest
 from kvlife.simulation.mooncake import read_mooncake
 from kvlife.simulation.workload import Workload
 
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "mooncake"
 PAGE_LEN = 16
-
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no traces in {TRACES}")
 
 
 def prefix_hashes(tokens: np.ndarray) -> np.ndarray:
@@ -43,10 +40,10 @@ def count_hit_tokens(workload: Workload) -> int:
     ],
 )
 def test_prefix_hits_are_those_of_the_trace(
-    name: str, num_requests: int, num_prompt_tokens: int, num_hit_tokens: int
+    traces: Path, name: str, num_requests: int, num_prompt_tokens: int, num_hit_tokens: int
 ) -> None:
     """The tokens made from hash ids share exactly the prefixes that the trace's ids share."""
-    workload = read_mooncake(TRACES / f"{name}.jsonl.gz")
+    workload = read_mooncake(traces / "mooncake" / f"{name}.jsonl.gz")
     assert len(workload) == num_requests
     assert workload.num_prompt_tokens == num_prompt_tokens
     assert count_hit_tokens(workload) == num_hit_tokens

@@ -172,7 +172,10 @@ def edit_header(files, choice):
     """Give one place of the header another value, if there is one."""
     if "header.json" not in files:
         return
-    tree = msgspec.json.decode(files["header.json"])
+    try:
+        tree = msgspec.json.decode(files["header.json"])
+    except msgspec.DecodeError:
+        return  # an earlier damage has left nothing that could be edited
     places = [(tree, name) for name in tree]
     places += [(tree["config"], name) for name in tree["config"]] * 3
     places += [(group, name) for group in tree["config"]["groups"] for name in group]
