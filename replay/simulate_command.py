@@ -60,7 +60,8 @@ class SimulateOptions:
     policy: Annotated[str, Parameter(help="What is evicted first: lru, lfu, fifo, slru.")] = "lru"
     seed: Annotated[int, Parameter(help="Of all that is drawn, and of the page keys.")] = 0
     sequential: Annotated[
-        bool, Parameter(negative="", help="One request after another; the pool never evicts.")
+        bool,
+        Parameter(negative="", help="One request after another; the default pool never evicts."),
     ] = False
     overlap: Annotated[
         bool, Parameter(negative="", help="Dispatch a step before the one in front of it settles.")

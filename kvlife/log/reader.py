@@ -58,7 +58,8 @@ def open_run(path: str | os.PathLike[str], *, salvage: bool = False) -> LogRun:
     run = Path(path)
     if not (run / HEADER_NAME).exists():
         if not run.is_dir():
-            raise LogError(f"{run}: there is no such folder: name a run, or the folder of its runs")
+            what = "is a file" if run.exists() else "there is no such folder"
+            raise LogError(f"{run}: {what}: name a run's folder, or the folder of the runs")
         found = list_runs(run)
         if not found:
             raise LogError(f"{run}: no run in it: name a run, or the folder of its runs")
@@ -76,8 +77,8 @@ class LogRun:
     is at work.
     """
 
-    def __init__(self, path: Path, *, salvage: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: str | os.PathLike[str], *, salvage: bool = False) -> None:
+        self.path = path = Path(path)
         self.salvage = salvage
         self.live = is_live(path)
         content = read_header(path / HEADER_NAME)
