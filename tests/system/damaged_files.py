@@ -42,7 +42,11 @@ class Damage:
     def do(self):
         """Damage something, and say what was done."""
         damage = self.choice.choice(DAMAGES)
-        damage(self)
+        try:
+            damage(self)
+        except (IndexError, ValueError):
+            # Earlier damages have left no file, segment or name that this one could be done to.
+            return f"no {damage.__name__}"
         return damage.__name__
 
     def name(self, *suffixes):
