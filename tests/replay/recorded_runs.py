@@ -1,7 +1,6 @@
 """Small recorded runs, made by hand, that the tests of the replay go by."""
 
 import json
-import os
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def observe(path, groups, *, config=CONFIG, checker=None, close=True, writer=Non
     try:
         for group in groups:
             if group == "snapshot":
-                write_snapshot(observer, path)
+                write_snapshot(observer)
             else:
                 observer.observe(*group)
     except InvariantViolation:
@@ -65,12 +64,11 @@ def observe(path, groups, *, config=CONFIG, checker=None, close=True, writer=Non
     return observer
 
 
-def write_snapshot(observer, path):
+def write_snapshot(observer):
     """Have a snapshot of the present state written, after one that still is being written."""
-    name = f"{observer.ledger.next_seq:020d}.snap"
-    while not any(path.name == name for path in path.rglob("*.snap")):
-        observer.log.snapshot(observer.ledger.snapshot())
-        os.sched_yield()
+    observer.log.wait()
+    observer.log.snapshot(observer.ledger.snapshot())
+    observer.log.wait()
 
 
 def observe_rest(observer):
@@ -84,6 +82,7 @@ def observe_rest(observer):
 
 def copy_of_unclosed(observer, path, target):
     """What a killed process leaves behind: the run's files, without an end mark."""
+    observer.log.wait()
     (run,) = path.iterdir()
     target.mkdir()
     for file in run.iterdir():
