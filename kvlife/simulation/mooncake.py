@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.errors import WorkloadError
+from kvlife.line_file import read_lines
 from kvlife.simulation.token_source import TOKEN_LIMIT, Tokens, stream_keys, stream_tokens
-from kvlife.simulation.trace_file import read_lines
 from kvlife.simulation.workload import Workload
 
 BLOCK_LEN = 512

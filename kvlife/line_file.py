@@ -1,4 +1,4 @@
-"""The lines of a trace file: plain, gzip or Zstandard, read one at a time."""
+"""The lines of a text file: plain, gzip or Zstandard, read one at a time."""
 
 import gzip
 import sys
@@ -8,7 +8,7 @@ from contextlib import closing
 from io import BufferedReader
 from pathlib import Path
 
-from kvlife.errors import WorkloadError
+from kvlife.errors import KvLifeError, WorkloadError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -22,11 +22,13 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_lines(
+    path: Path, refusal: type[KvLifeError] = WorkloadError
+) -> Iterator[tuple[int, bytes]]:
     """The lines of `path` with their numbers, from 1.
 
     The compression is told from the first bytes, then from the suffix (`.gz`, `.zst`). Raises
-    `WorkloadError` for a file that cannot be opened, and, at the place where it is met, for
+    `refusal` for a file that cannot be opened, and, at the place where it is met, for
     compressed content that is cut or damaged and for a line above `LINE_LIMIT_BYTES`.
     """
     line_number = 0
@@ -35,19 +37,19 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             while line := stream.readline(LINE_LIMIT_BYTES + 1):
                 line_number += 1
                 if len(line) > LINE_LIMIT_BYTES:
-                    raise WorkloadError(
+                    raise refusal(
                         f"{path}, line {line_number}: longer than {LINE_LIMIT_BYTES} bytes; "
-                        f"a trace has one JSON object a line, so check that this is one"
+                        f"it should hold one JSON object a line, so check that it does"
                     )
                 yield line_number, line
     except (EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError) as error:
-        raise WorkloadError(
+        raise refusal(
             f"{path}, after line {line_number}: the compressed content is cut or damaged "
             f"({error}); compress or fetch the file again"
         ) from error
     except OSError as error:
-        raise WorkloadError(
-            f"{path}: the trace cannot be read ({error.strerror or error}); "
+        raise refusal(
+            f"{path}: it cannot be read ({error.strerror or error}); "
             f"give the path of a readable file"
         ) from error
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kvlife import line_file
 from kvlife.errors import WorkloadError
-from kvlife.simulation import trace_file
-from kvlife.simulation.trace_file import read_lines
+from kvlife.line_file import read_lines
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line above the limit is refused where it is, and one at the limit is not."""
-    monkeypatch.setattr(trace_file, "LINE_LIMIT_BYTES", 7)
+    monkeypatch.setattr(line_file, "LINE_LIMIT_BYTES", 7)
     path = tmp_path / "t.jsonl"
     path.write_bytes(TEXT)
     assert len(list(read_lines(path))) == 3
