@@ -30,6 +30,10 @@ COMMANDS = {
         "kvlife.replay.replay_command:replay",
         "Run a log again under the checker, and compare its state with the recorded one.",
     ),
+    "inspect": (
+        "kvlife.replay.inspect_command:inspect",
+        "Show the state of a log at any event: pages, rows by holder, sessions, pins, steps.",
+    ),
 }
 
 

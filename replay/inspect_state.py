@@ -1,0 +1,344 @@
+"""A whole state for people, in lines, and for machines, as one JSON object."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from kvlife.invariants.effect import holder_of
+from kvlife.ledger import RowState
+from kvlife.replay.columns import Line, Signs, aligned, ladder_bar, share_bar, window_bar
+from kvlife.replay.holdings import (
+    DRAINING,
+    EVICTABLE,
+    FREE,
+    KINDS,
+    LIVE,
+    LOST,
+    PINNED,
+    QUARANTINED,
+    REFERENCED,
+    Holdings,
+)
+from kvlife.replay.quoting import printable
+from kvlife.replay.view import View
+
+BAR = 26
+NAME = 26
+
+
+@attrs.frozen(kw_only=True)
+class Shown:
+    """How a state is shown: `sort` of the rows, `limit` of each list (None: no limit)."""
+
+    sort: str
+    limit: int | None
+    signs: Signs
+
+    def cut(self, num: int) -> int:
+        """How many of so many are listed."""
+        return num if self.limit is None else min(num, self.limit)
+
+
+def state_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:
+    """The state in lines."""
+    yield "bold", f"{printable(str(view.run.path))}, {view.moment}"
+    yield from run_lines(view)
+    yield from _page_lines(view, holdings, shown.signs)
+    yield from _row_lines(view, holdings, shown)
+    yield from _book_lines(view, shown)
+    lost = holdings.lost
+    if lost.anything:
+        yield (
+            "bold red",
+            (
+                f"lost        {lost.num_pages:,} pages and {len(lost.holders):,} holders that"
+                " nothing accounts for: see `kvlife leaks`"
+            ),
+        )
+
+
+def run_lines(view: View) -> Iterator[Line]:
+    """What is missing, how the run stands, and how it was checked."""
+    for note in view.notes:
+        yield "yellow", f"note        {printable(note)}"
+    run, header = view.run, view.run.header
+    yield "", f"run         {run_state(view)}, {run.next_seq - run.begins_at:,} events"
+    policies = Counter(header.policies.values())
+    told = ", ".join(f"{policy} for {num}" for policy, num in sorted(policies.items()))
+    yield "", f"checks      level {header.level}; policies: {told or 'none named'}"
+    if header.world_size > 1 or header.group:
+        group = printable(header.group)
+        yield "", f"rank        {header.rank} of {header.world_size}, group {group or '(no name)'}"
+    yield "", f"layout      {'; '.join(_groups(view))}"
+
+
+def run_state(view: View) -> str:
+    """Whether the run was closed, goes on, or how it ended."""
+    violated = view.timeline.violated
+    if violated is not None:
+        return f"ended by {printable(violated.invariant)} at seq {violated.seq}"
+    if view.run.closed is not None:
+        return "closed"
+    return "being written" if view.run.live else "not closed"
+
+
+def _groups(view: View) -> Iterator[str]:
+    layout = view.ledger.layout
+    for group in layout.groups:
+        told = f"{group.name}: pages of {group.page_size} tokens"
+        if group.window is not None:
+            told += f", window {group.window:,}"
+        space = layout.spaces[group.space_idx].name
+        yield told if space == group.name else f"{told}, of space {space}"
+
+
+def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
+    """One line for each group; FREE pages are the space's, so a shared space repeats them."""
+    yield "", ""
+    heads = ("pages", "all", "free", "evictable", "referenced", "live", "other")
+    cells: list[Sequence[str]] = [heads]
+    bars = [""]
+    for group in view.ledger.layout.groups:
+        counted = {name: count.pages for name, count in holdings.kinds(group.idx).items()}
+        total = view.ledger.spaces[group.space_idx].num_pages - 1
+        other = sum(counted[name] for name in (PINNED, QUARANTINED, DRAINING, LOST))
+        numbers = (total, *(counted[n] for n in (FREE, EVICTABLE, REFERENCED, LIVE)), other)
+        cells.append((group.name, *(f"{number:,}" for number in numbers)))
+        parts = (
+            (signs.protected, counted[REFERENCED]),
+            (signs.committed, counted[LIVE] + other),
+            (signs.allocated, counted[EVICTABLE]),
+        )
+        bars.append(share_bar(parts, total, BAR))
+    for number, (line, bar) in enumerate(zip(aligned(cells, "lrrrrrr"), bars, strict=True)):
+        yield "" if number else "dim", f"{line}  {bar}".rstrip()
+    yield (
+        "dim",
+        (
+            f"            {signs.protected} cached, referenced  {signs.committed} live and other "
+            f" {signs.allocated} evictable (CACHED, refs 0, pins 0); blank is free"
+        ),
+    )
+    for group in view.ledger.layout.groups:
+        counts = holdings.kinds(group.idx)
+        some = [(name, counts[name].pages) for name in (PINNED, QUARANTINED, DRAINING, LOST)]
+        told = ", ".join(f"{num:,} {name}" for name, num in some if num)
+        if told:
+            yield "", f"other       {group.name}: {told}"
+
+
+def order_of(holdings: Holdings, sort: str) -> npt.NDArray[np.intp]:
+    """The places of the rows in `holdings.rows`, in the order asked for."""
+    rows = holdings.ledger.rows
+    by = {
+        "pages": -holdings.pages,
+        "age": holdings.since,
+        "tokens": -rows.allocated[holdings.rows].astype(np.int64),
+        "row": holdings.rows,
+    }
+    return np.argsort(by[sort], kind="stable")
+
+
+def _row_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:
+    ledger, signs = view.ledger, shown.signs
+    rows, states = holdings.rows, np.bincount(ledger.rows.state[1:], minlength=len(RowState))
+    yield "", ""
+    yield (
+        "",
+        (
+            f"rows        {states[RowState.HELD]:,} held, {states[RowState.DRAINING]:,} draining,"
+            f" {states[RowState.FREE]:,} free of {ledger.layout.num_rows - 1:,}"
+        ),
+    )
+    if not rows.size:
+        return
+    scale = max(int(ledger.rows.allocated[rows].max()), 1)
+    order = order_of(holdings, shown.sort)[: shown.cut(rows.size)]
+    heads = ("row", "holder", "pages", f"|{scale:,} tokens".ljust(BAR), "protected", "committed")
+    cells: list[Sequence[str]] = [(*heads, "allocated")]
+    for place in order.tolist():
+        cells += _cells_of_row(view, int(rows[place]), int(holdings.pages[place]), scale, signs)
+    for number, line in enumerate(aligned(cells, "rlrlrrr")):
+        yield "" if number else "dim", line
+    told = f"{signs.protected} protected  {signs.committed} committed  {signs.allocated} allocated"
+    gone = f"  {signs.gone} passed by the window" if ledger.layout.window_groups else ""
+    yield "dim", f"            {told}{gone}"
+    if order.size < rows.size:
+        yield "dim", f"            {rows.size - order.size:,} rows more: --all"
+
+
+def _cells_of_row(
+    view: View, row: int, num_pages: int, scale: int, signs: Signs
+) -> Iterator[Sequence[str]]:
+    record = view.ledger.row_record(row)
+    bar = ladder_bar(record, scale, BAR, signs)
+    holder = printable(holder_of(view.ledger, row), NAME)
+    lengths = (record.cache_protected_len, record.kv_committed_len, record.kv_allocated_len)
+    yield (str(row), holder, f"{num_pages:,}", bar, *(f"{length:,}" for length in lengths))
+    windows = zip(view.ledger.layout.window_groups, record.swa_evicted_seqlens, strict=True)
+    for group, cursor in windows:
+        floor = record.swa_evict_floor
+        told = f"from {cursor:,}" + (f", floor {floor:,}" if floor else "")
+        drawn = window_bar(bar, floor, cursor, scale, BAR, signs)
+        yield ("", f"  {group.name} {told}", "", drawn, "", "", "")
+
+
+def _sessions(view: View) -> Iterator[Sequence[str]]:
+    yield ("session", "turn", "row", "kept", "since seq")
+    sessions = sorted(view.ledger.sessions.items(), key=lambda item: item[1].seq)
+    for name, held in sessions:
+        turn = "idle" if held.rid is None else f"request {printable(held.rid, NAME)}"
+        turn = f"{turn} (turns: {held.num_turns:,})"
+        yield (printable(name, NAME), turn, str(held.row), f"{held.kept_len:,}", str(held.seq))
+
+
+def _waiting(view: View) -> Iterator[Sequence[str]]:
+    yield ("waiting", "prompt", "committed", "host pages", "since seq")
+    waiting = sorted(view.ledger.waiting.items(), key=lambda item: item[1].seq)
+    for rid, left in waiting:
+        backup = "none" if left.backup is None else f"{left.backup.size:,}"
+        lengths = (f"{left.prompt_len:,}", f"{left.committed_len:,}", backup)
+        yield (printable(rid, NAME), *lengths, str(left.seq))
+
+
+def _pins(view: View) -> Iterator[Sequence[str]]:
+    yield ("pin", "kind", "", "owner", "pages", "since seq", "events ago")
+    pins = sorted(view.ledger.pins.items(), key=lambda item: item[1].seq)
+    for name, pin in pins:
+        owner = "nobody" if pin.owner is None else f"request {printable(pin.owner, NAME)}"
+        group = view.ledger.layout.groups[pin.group].name
+        yield (
+            printable(name, NAME),
+            f"{printable(pin.kind, 12)} {'writes' if pin.writes else 'reads'}",
+            group,
+            owner,
+            f"{pin.pages.size:,}",
+            str(pin.seq),
+            f"{view.seq - pin.seq:,}",
+        )
+
+
+def _steps(view: View) -> Iterator[Sequence[str]]:
+    yield ("step", "rows", "pages held for it", "since seq", "events ago")
+    for step, opened in view.ledger.steps.items():
+        held = sum(pages.size for _group, pages in opened.pinned)
+        ago = f"{view.seq - opened.seq:,}"
+        yield (str(step), f"{opened.rows.size:,}", f"{held:,}", str(opened.seq), ago)
+
+
+def _book_lines(view: View, shown: Shown) -> Iterator[Line]:
+    empty = []
+    for title, cells, sides in (
+        ("sessions", list(_sessions(view)), "llrrr"),
+        ("requests waiting", list(_waiting(view)), "lrrrr"),
+        ("pins", list(_pins(view)), "llllrrr"),
+        ("steps in flight", list(_steps(view)), "rrrrr"),
+    ):
+        num = len(cells) - 1
+        if not num:
+            empty.append(title)
+            continue
+        yield "", ""
+        listed = shown.cut(num)
+        for number, line in enumerate(aligned(cells[: listed + 1], sides)):
+            yield "" if number else "dim", line
+        if listed < num:
+            yield "dim", f"            {num - listed:,} {title} more: --all"
+    if empty:
+        yield "", ""
+        yield "", f"none        {', '.join(empty)}"
+
+
+def state_json(view: View, holdings: Holdings, sort: str) -> dict[str, object]:
+    """The state as one object; all rows and books are in it."""
+    ledger = view.ledger
+    return {
+        **view_json(view),
+        "pages": {
+            group.name: {
+                name: attrs.asdict(count) for name, count in holdings.kinds(group.idx).items()
+            }
+            for group in ledger.layout.groups
+        },
+        "kinds": list(KINDS),
+        "rows": [row_json(view, holdings, place) for place in order_of(holdings, sort).tolist()],
+        "rows_free": int(np.count_nonzero(ledger.rows.state == RowState.FREE)),
+        "sessions": {name: attrs.asdict(held) for name, held in ledger.sessions.items()},
+        "waiting": {
+            rid: {
+                "prompt_len": left.prompt_len,
+                "committed_len": left.committed_len,
+                "host_pages": None if left.backup is None else left.backup.tolist(),
+                "since_seq": left.seq,
+            }
+            for rid, left in ledger.waiting.items()
+        },
+        "pins": {name: pin_json(view, name) for name in ledger.pins},
+        "steps": [
+            {"step": step, "rows": opened.rows.tolist(), "since_seq": opened.seq}
+            for step, opened in ledger.steps.items()
+        ],
+        "lost_pages": holdings.lost.num_pages,
+        "lost_holders": len(holdings.lost.holders),
+    }
+
+
+def view_json(view: View) -> dict[str, object]:
+    """Which state is shown, and of which run."""
+    run, layout = view.run, view.ledger.layout
+    return {
+        "log": str(run.path),
+        "seq": view.seq,
+        "step": None if view.last is None else view.last.step,
+        "time_ns": None if view.last is None else view.last.time_ns,
+        "run": run_state(view),
+        "notes": list(view.notes),
+        "level": run.header.level,
+        "policies": dict(run.header.policies),
+        "groups": [attrs.asdict(group) for group in layout.groups],
+        "spaces": [attrs.asdict(space) for space in layout.spaces],
+    }
+
+
+def row_json(view: View, holdings: Holdings, place: int) -> dict[str, object]:
+    """The row at a place of `holdings.rows`."""
+    row, columns = int(holdings.rows[place]), view.ledger.rows
+    record = view.ledger.row_record(row)
+    return {
+        "row": row,
+        "state": RowState(int(columns.state[row])).name,
+        "request": columns.rid[row],
+        "session": columns.session[row],
+        "pages": {
+            group.name: int(counts[place])
+            for group, counts in zip(view.ledger.layout.groups, holdings.group_pages, strict=True)
+        },
+        "protected_len": record.cache_protected_len,
+        "committed_len": record.kv_committed_len,
+        "allocated_len": record.kv_allocated_len,
+        "settled_len": record.settled_len,
+        "prompt_len": record.prompt_len,
+        "evict_floor": record.swa_evict_floor,
+        "cursors": list(record.swa_evicted_seqlens),
+        "in_flight": int(columns.in_flight[row]),
+        "last_seq": int(columns.last_event[row]),
+        "pages_since_seq": int(holdings.since[place]),
+    }
+
+
+def pin_json(view: View, name: str) -> dict[str, object]:
+    """A pin that is open."""
+    pin = view.ledger.pins[name]
+    return {
+        "kind": pin.kind,
+        "writes": pin.writes,
+        "owner": pin.owner,
+        "group": view.ledger.layout.groups[pin.group].name,
+        "pages": pin.pages.tolist(),
+        "since_seq": pin.seq,
+    }

@@ -1,0 +1,42 @@
+"""Names from a log on a terminal and in a shell: a log may hold any text as an id."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    """The text with what no terminal should be sent written as an escape, cut to `limit` signs."""
+    shown = "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
+    if limit is not None and len(shown) > limit:
+        return shown[: limit - 1] + "…"
+    return shown
+
+
+def _escape(sign: str) -> str:
+    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def command_line(name: str, *words: str, options: Mapping[str, object] | None = None) -> str:
+    """A kvlife command as it can be typed into bash or zsh, whatever the words hold."""
+    named = [f"--{option}={value}" for option, value in (options or {}).items()]
+    # A name that looks like an option stands behind the sign that ends the options.
+    parts = [*named, "--", *words] if any(word.startswith("-") for word in words) else None
+    return " ".join(["kvlife", name, *map(shell_word, parts or [*words, *named])])
+
+
+def shell_word(word: str) -> str:
+    """One word, quoted where it must be; control characters as bash and zsh read them."""
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(map(_in_quotes, word)) + "'"
+
+
+def _in_quotes(sign: str) -> str:
+    if sign in "\\'":
+        return "\\" + sign
+    if sign.isprintable():
+        return sign
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
