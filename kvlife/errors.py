@@ -25,6 +25,10 @@ class WorkloadError(KvLifeError):
     """A workload file that cannot be read; the message names file, line and what is wrong there."""
 
 
+class CaptureError(KvLifeError):
+    """A capture that cannot be read; the message names file, line and what is wrong there."""
+
+
 class EventError(KvLifeError):
     """An ill-formed event: ids out of range, wrong dtype, arrays whose lengths disagree."""
 

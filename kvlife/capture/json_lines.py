@@ -1,0 +1,74 @@
+"""JSON lines of a capture: decoded strictly, and refused with file, line number and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kvlife.errors import CaptureError
+from kvlife.line_file import read_lines
+
+HeaderT = TypeVar("HeaderT")
+LineT = TypeVar("LineT")
+
+
+class JsonLines:
+    """A capture's header, as one class, and the lines behind it, each as another, with numbers."""
+
+    def __init__(self, path: Path, wanted_format: str) -> None:
+        """Nothing is read yet; `wanted_format` is what the header must say."""
+        self._path = path
+        self._format = wanted_format
+        self._lines = read_lines(path, CaptureError)
+
+    def header(self, kind: type[HeaderT]) -> HeaderT:
+        """The first line; raises `CaptureError` where it is of another format."""
+        number, text = next(self._lines, (0, b""))
+        if not number:
+            raise CaptureError(f"{self._path}: the file is empty; a capture begins with a header")
+        named = self._decode(msgspec.json.Decoder(_Named), text, number).format
+        if named != self._format:
+            raise CaptureError(
+                f"{self._path}, line {number}: the format is {named!r}, and this command reads"
+                f" {self._format!r}; {_other_reader(named)}"
+            )
+        return self._decode(msgspec.json.Decoder(kind), text, number)
+
+    def lines(self, decoder: msgspec.json.Decoder[LineT]) -> Iterator[tuple[int, LineT]]:
+        """The lines after the header with their numbers in the file, from 2."""
+        for number, text in self._lines:
+            yield number, self._decode(decoder, text, number)
+
+    def _decode(self, decoder: msgspec.json.Decoder[LineT], text: bytes, number: int) -> LineT:
+        try:
+            return decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise CaptureError(
+                f"{self._path}, line {number}: {error}; the line is not as format"
+                f" {self._format!r} has it: capture again, or import with the version of kvlife"
+                " that knows it"
+            ) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise CaptureError(
+                f"{self._path}, line {number}: not a JSON object ({error}); where it is the last"
+                " line the file was cut: take the line out, and what is before it can be imported"
+            ) from error
+
+
+class _Named(msgspec.Struct):
+    format: str
+
+
+def _other_reader(named: str) -> str:
+    known = {
+        "kvlife-vllm-capture": "kvlife import vllm",
+        "kvlife-vllm-kvevents": "kvlife import kv-events",
+        "kvlife-vllm-kvwire": "kvlife import kv-events",
+    }
+    command = known.get(named.partition("/")[0])
+    if command is None:
+        return "no command here reads it"
+    return f"`{command}` reads this kind in version 1"
