@@ -34,6 +34,10 @@ COMMANDS = {
         "kvlife.replay.inspect_command:inspect",
         "Show the state of a log at any event: pages, rows by holder, sessions, pins, steps.",
     ),
+    "leaks": (
+        "kvlife.replay.leaks_command:leaks",
+        "Tell what is held, by whom and since when, from what is lost, and say who lost it.",
+    ),
 }
 
 
