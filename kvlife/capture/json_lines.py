@@ -18,10 +18,10 @@ LineT = TypeVar("LineT")
 class JsonLines:
     """A capture's header, as one class, and the lines behind it, each as another, with numbers."""
 
-    def __init__(self, path: Path, wanted_format: str) -> None:
-        """Nothing is read yet; `wanted_format` is what the header must say."""
+    def __init__(self, path: Path, *formats: str) -> None:
+        """Nothing is read yet; the header must name one of the formats."""
         self._path = path
-        self._format = wanted_format
+        self._formats = formats
         self._lines = read_lines(path, CaptureError)
 
     def header(self, kind: type[HeaderT]) -> HeaderT:
@@ -30,10 +30,10 @@ class JsonLines:
         if not number:
             raise CaptureError(f"{self._path}: the file is empty; a capture begins with a header")
         named = self._decode(msgspec.json.Decoder(_Named), text, number).format
-        if named != self._format:
+        if named not in self._formats:
             raise CaptureError(
                 f"{self._path}, line {number}: the format is {named!r}, and this command reads"
-                f" {self._format!r}; {_other_reader(named)}"
+                f" {' and '.join(self._formats)}; {_other_reader(named)}"
             )
         return self._decode(msgspec.json.Decoder(kind), text, number)
 
@@ -42,14 +42,17 @@ class JsonLines:
         for number, text in self._lines:
             yield number, self._decode(decoder, text, number)
 
+    def refuse(self, number: int, why: str) -> CaptureError:
+        """The error for a line whose content cannot be read; the caller raises it."""
+        return CaptureError(f"{self._path}, line {number}: {why}")
+
     def _decode(self, decoder: msgspec.json.Decoder[LineT], text: bytes, number: int) -> LineT:
         try:
             return decoder.decode(text)
         except msgspec.ValidationError as error:
             raise CaptureError(
-                f"{self._path}, line {number}: {error}; the line is not as format"
-                f" {self._format!r} has it: capture again, or import with the version of kvlife"
-                " that knows it"
+                f"{self._path}, line {number}: {error}; the line is not as"
+                f" {' or '.join(self._formats)} has it: capture it again, or correct the line"
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CaptureError(

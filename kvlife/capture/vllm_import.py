@@ -47,6 +47,7 @@ class ImportOutcome:
     num_contradictions: int
     not_proven: tuple[str, ...]
     stats: Stats
+    num_audits: int
     digest: int
 
     @property
@@ -236,6 +237,7 @@ class VllmImport:
             num_contradictions=self._found.num_found,
             not_proven=tuple(_not_proven(self._state)),
             stats=self.observer.stats(),
+            num_audits=self.observer.checker.stats.audits,
             digest=self._digest,
         )
 

@@ -1,0 +1,156 @@
+"""The outcome of an import for people, in lines, and for machines, as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import attrs
+from rich.console import Console
+from rich.text import Text
+
+from kvlife.capture import Contradiction, ImportOutcome, StreamOutcome
+from kvlife.invariants import Finding
+
+MAX_LISTED = 10
+
+
+def import_as_json(outcome: ImportOutcome, seconds: float) -> dict[str, object]:
+    """The object of `kvlife import vllm --json`; the digest is 16 hexadecimal digits."""
+    checked = outcome.stats.checked
+    return {
+        "engine": f"{outcome.header.engine} {outcome.header.version}",
+        "workload": outcome.header.workload,
+        "lines": outcome.num_lines,
+        "calls": dict(outcome.num_calls),
+        "whole": outcome.whole,
+        "clean": outcome.clean,
+        "events": outcome.stats.events,
+        "snapshots": outcome.num_snapshots,
+        "statements": outcome.num_compared,
+        "violations": [_violation_as_json(finding) for finding in outcome.violations],
+        "contradictions": [attrs.asdict(item) for item in outcome.contradictions],
+        "num_contradictions": outcome.num_contradictions,
+        "checked": checked["events"],
+        "checked_rows": checked["rows"],
+        "checked_pages": checked["pages"],
+        "audits": outcome.num_audits,
+        "not_checked": list(outcome.stats.not_checked),
+        "not_proven": list(outcome.not_proven),
+        "digest": f"{outcome.digest:016x}",
+        "seconds": round(seconds, 3),
+    }
+
+
+def _violation_as_json(finding: Finding) -> dict[str, object]:
+    return {
+        "id": finding.id,
+        "seq": finding.seq,
+        "event": None if finding.event is None else type(finding.event).__name__,
+        "evidence": dict(finding.evidence),
+        "applied": finding.applied,
+    }
+
+
+def stream_as_json(outcome: StreamOutcome, seconds: float) -> dict[str, object]:
+    """The object of `kvlife import kv-events --json`."""
+    return {
+        "engine": f"{outcome.header.engine} {outcome.header.version}",
+        "format": outcome.header.format,
+        "workload": outcome.header.workload,
+        "messages": outcome.num_messages,
+        "events": dict(outcome.num_events),
+        "clean": outcome.clean,
+        "hashes": outcome.num_hashes,
+        "copies": outcome.num_copies,
+        "recomputed": outcome.num_recomputed,
+        "unproven_parents": outcome.num_unproven_parents,
+        "contradictions": [attrs.asdict(item) for item in outcome.contradictions],
+        "num_contradictions": outcome.num_contradictions,
+        "not_proven": list(outcome.not_proven),
+        "seconds": round(seconds, 3),
+    }
+
+
+def print_import(
+    console: Console, outcome: ImportOutcome, seconds: float, log: Path | None
+) -> None:
+    """Print what was imported, what was checked, and what was found."""
+    for style, line in _import_lines(outcome, seconds, log):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def print_stream(console: Console, outcome: StreamOutcome, seconds: float) -> None:
+    """Print what the stream held, what it proves, and what it cannot."""
+    for style, line in _stream_lines(outcome, seconds):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def _import_lines(
+    outcome: ImportOutcome, seconds: float, log: Path | None
+) -> Iterator[tuple[str, str]]:
+    header, checked = outcome.header, outcome.stats.checked
+    yield "bold", f"{header.engine} {header.version}, workload {header.workload}"
+    yield "", f"{outcome.num_lines:,} lines, {outcome.stats.events:,} events, {seconds:.1f} s"
+    if log is not None:
+        yield "", f"log: {log}"
+    yield (
+        "",
+        (
+            f"checked {checked['events']:,} events, {checked['rows']:,} rows,"
+            f" {checked['pages']:,} pages, {outcome.num_audits:,} audits"
+        ),
+    )
+    yield (
+        "",
+        (
+            f"compared {outcome.num_compared:,} statements of the capture, and"
+            f" {outcome.num_snapshots:,} snapshots in full"
+        ),
+    )
+    for line in outcome.stats.not_checked:
+        yield "dim", f"not checked: {line}"
+    for line in outcome.not_proven:
+        yield "dim", f"not proven: {line}"
+    for finding in outcome.violations[:MAX_LISTED]:
+        event = "an audit" if finding.event is None else type(finding.event).__name__
+        yield "bold red", f"violation: {finding.id} at seq {finding.seq}, by {event}"
+        yield "red", f"  {finding.sentence}"
+        for name, value in finding.evidence.items():
+            yield "", f"  {name}: {value}"
+    yield from _contradictions(outcome.contradictions, outcome.num_contradictions)
+    if outcome.clean:
+        yield "green", "no violation, and the capture agrees with itself and with the log"
+    elif log is not None and outcome.violations:
+        yield "", f"which event was wrong, and why: kvlife replay {log}"
+
+
+def _contradictions(
+    contradictions: Iterable[Contradiction], num_found: int
+) -> Iterator[tuple[str, str]]:
+    shown = list(contradictions)[:MAX_LISTED]
+    for item in shown:
+        yield "bold red", f"contradiction: {item}"
+    if num_found > len(shown):
+        yield "red", f"and {num_found - len(shown):,} more"
+
+
+def _stream_lines(outcome: StreamOutcome, seconds: float) -> Iterator[tuple[str, str]]:
+    header = outcome.header
+    yield "bold", f"{header.engine} {header.version}, workload {header.workload}"
+    kinds = ", ".join(f"{num:,} {kind}" for kind, num in sorted(outcome.num_events.items()))
+    yield "", f"{outcome.num_messages:,} messages: {kinds or 'no event'}; {seconds:.1f} s"
+    yield (
+        "",
+        (
+            f"at the end {outcome.num_hashes:,} hashes stand on {outcome.num_copies:,} blocks;"
+            f" {outcome.num_recomputed:,} hashes were computed again from their tokens"
+        ),
+    )
+    yield from _contradictions(outcome.contradictions, outcome.num_contradictions)
+    if not outcome.num_messages:
+        yield "bold yellow", "no message: this stream proves nothing"
+    elif outcome.clean:
+        yield "green", "nothing is proven wrong"
+    for line in outcome.not_proven:
+        yield "dim", f"cannot be proven by this stream: {line}"
