@@ -26,6 +26,10 @@ COMMANDS = {
         "kvlife.replay.simulate_command:simulate",
         "Run a workload through the engine, check each event, and write its log.",
     ),
+    "import": (
+        "kvlife.replay.import_command:app",
+        "Read what a real engine recorded, check it, and write it as a log.",
+    ),
     "replay": (
         "kvlife.replay.replay_command:replay",
         "Run a log again under the checker, and compare its state with the recorded one.",
