@@ -1,0 +1,165 @@
+"""The adapters that come with the kit: the engine, and the plain block manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from kvlife.config import PoolConfig
+from kvlife.engine import KvEngine, Observer
+from kvlife.errors import OutOfPages
+from kvlife.log import LogWriter
+from kvlife.testing.block_manager import BlockManager
+
+
+class BlockManagerAdapter:
+    """`BlockManager`, with all verbs; a subclass may name another class as `_manager_type`."""
+
+    _manager_type: type[BlockManager] = BlockManager
+
+    def __init__(self, config: PoolConfig) -> None:
+        self._manager = self._manager_type(config.num_pages - 1, config.page_size)
+
+    def admit(self, rid: str, tokens: list[int]) -> int:
+        """As the manager."""
+        return self._manager.admit(rid, tokens)
+
+    def extend(self, rid: str, tokens: list[int]) -> None:
+        """As the manager."""
+        self._manager.extend(rid, tokens)
+
+    def publish(self, rid: str) -> None:
+        """As the manager."""
+        self._manager.publish(rid)
+
+    def roll_back(self, rid: str, length: int) -> None:
+        """As the manager."""
+        self._manager.roll_back(rid, length)
+
+    def fork(self, rid: str, child: str) -> None:
+        """As the manager."""
+        self._manager.fork(rid, child)
+
+    def free(self, rid: str) -> None:
+        """As the manager."""
+        self._manager.free(rid)
+
+    def abort(self, rid: str) -> None:
+        """As the manager."""
+        self._manager.abort(rid)
+
+    def preempt(self, rid: str) -> None:
+        """As the manager."""
+        self._manager.preempt(rid)
+
+    def evict(self, num_pages: int) -> None:
+        """As the manager."""
+        self._manager.evict(num_pages)
+
+    def reset(self) -> None:
+        """As the manager."""
+        self._manager.reset()
+
+    def pin(self, pin_id: str, rid: str) -> None:
+        """As the manager."""
+        self._manager.pin(pin_id, rid)
+
+    def unpin(self, pin_id: str) -> None:
+        """As the manager."""
+        self._manager.unpin(pin_id)
+
+    def table(self, rid: str) -> list[int]:
+        """The block table of a request."""
+        return self._manager.sequences[rid].table
+
+    def free_pages(self) -> list[int]:
+        """The free list; idle blocks are not in it."""
+        return self._manager.free_blocks
+
+    def published(self) -> Iterable[tuple[bytes, int]]:
+        """What prefixes are looked up by."""
+        return self._manager.block_of.items()
+
+    def refs(self) -> Mapping[int, int]:
+        """The counts of all blocks."""
+        return dict(enumerate(self._manager.refs))
+
+
+class EngineAdapter:
+    """`KvEngine`, whose facts are its own; a subclass may make another engine in `_make`.
+
+    It forks nothing, as the engine does not.
+    """
+
+    def __init__(self, config: PoolConfig, *, log: LogWriter, clock: Callable[[], int]) -> None:
+        self._engine = self._make(config, log, clock)
+        self._tokens: dict[str, list[int]] = {}
+
+    def _make(self, config: PoolConfig, log: LogWriter, clock: Callable[[], int]) -> KvEngine:
+        return KvEngine(config, log=log, clock=clock, key_seed=1)
+
+    @property
+    def observer(self) -> Observer:
+        """The engine itself."""
+        return self._engine
+
+    def admit(self, rid: str, tokens: list[int]) -> int:
+        """Admit or resume; without room for its tokens the request waits for `extend`."""
+        engine = self._engine
+        back = rid in engine.ledger.waiting
+        got = engine.resume(rid, tokens) if back else engine.admit(rid, tokens)
+        self._tokens[rid] = list(tokens)
+        with suppress(OutOfPages):
+            self._allocate(rid, len(tokens))
+        return got.prefix_len
+
+    def extend(self, rid: str, tokens: list[int]) -> None:
+        """Allocate and commit."""
+        self._allocate(rid, len(self._tokens[rid]) + len(tokens))
+        self._tokens[rid] += tokens
+
+    def _allocate(self, rid: str, length: int) -> None:
+        self._engine.allocate([rid], [length])
+        self._engine.commit([rid], [length])
+
+    def publish(self, rid: str) -> None:
+        """Protect what is committed."""
+        self._engine.protect(rid, self._tokens[rid])
+
+    def roll_back(self, rid: str, length: int) -> None:
+        """Roll back."""
+        self._engine.roll_back([rid], [length])
+        del self._tokens[rid][length:]
+
+    def free(self, rid: str) -> None:
+        """Finish, or abort where the prompt is not wholly there."""
+        record = self._engine.record(rid)
+        if record.kv_committed_len < record.prompt_len:
+            self._engine.abort(rid)
+        else:
+            self._engine.finish(rid, self._tokens[rid])
+
+    def abort(self, rid: str) -> None:
+        """Abort."""
+        self._engine.abort(rid)
+
+    def preempt(self, rid: str) -> None:
+        """Retract."""
+        self._engine.retract(rid)
+
+    def evict(self, num_pages: int) -> None:
+        """Evict."""
+        self._engine.evict(num_pages)
+
+    def reset(self) -> None:
+        """Flush."""
+        self._engine.flush()
+
+    def pin(self, pin_id: str, rid: str) -> None:
+        """Pin the request's pages, for a reader."""
+        pages = self._engine.ledger.pages_of(self._engine.ledger.requests[rid], 0)
+        self._engine.pin(pin_id, pages, "copy")
+
+    def unpin(self, pin_id: str) -> None:
+        """Unpin."""
+        self._engine.unpin(pin_id)

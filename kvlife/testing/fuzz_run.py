@@ -1,0 +1,180 @@
+"""One run of a fuzzed allocator: what is live, who watches, and the log that a failure leaves."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import ClassVar, cast
+
+from kvlife.config import PoolConfig
+from kvlife.engine import Observer
+from kvlife.errors import ConfigError
+from kvlife.testing.adapter import (
+    VERBS,
+    Allocator,
+    EveryVerb,
+    ShowsTables,
+    WatchesItself,
+    refusals_of,
+)
+from kvlife.testing.deed import Deed
+from kvlife.testing.extra import stateful
+from kvlife.testing.strategies import PAGE_SIZES
+from kvlife.testing.tape import Tape
+from kvlife.testing.watch import ContractBroken, Watch
+
+MAX_LIVE = 4
+
+
+class FuzzRun(stateful.RuleBasedStateMachine):
+    """What the rules of `LifecycleMachine` stand on.
+
+    `adapter_type` makes the adapter of a run from its `PoolConfig` (and `log` and `clock`, where
+    the adapter watches itself); `page_sizes` are those that it can be given. `failed` holds what
+    the last failing runs recorded.
+    """
+
+    adapter_type: ClassVar[Callable[..., Allocator]]
+    page_sizes: ClassVar[tuple[int, ...]] = PAGE_SIZES
+    failed: ClassVar[deque[Tape]]
+
+    def __init__(self) -> None:
+        """Nothing is made before `_make`."""
+        super().__init__()
+        self.tokens: dict[str, list[int]] = {}
+        self.waiting: dict[str, None] = {}
+        self.pins: dict[str, None] = {}
+        self.adapter: Allocator | None = None
+        self.able: frozenset[type] = frozenset()
+        self.page_size = 0
+        self._tape = Tape()
+        self._num_requests = 0
+        self._num_pins = 0
+        self._failed = False
+        self._time_ns = 0
+
+    def _make(self, page_size: int, num_pages: int) -> None:
+        self.page_size = page_size
+        make = type(self).adapter_type
+        watches_itself = hasattr(make, "observer")
+        config = PoolConfig(
+            page_size=page_size,
+            num_pages=num_pages,
+            max_requests=MAX_LIVE,
+            max_context_len=page_size * num_pages,
+            # Whether two pages may hold the same is the allocator's own business.
+            duplicates=not watches_itself,
+        )
+        self._watch: Watch | None = None
+        if watches_itself:
+            adapter = make(config, log=self._tape, clock=self._clock)
+            assert isinstance(adapter, WatchesItself)  # it has the attribute
+            self.adapter, self.observer = adapter, adapter.observer
+            self.able = frozenset(verb for verb in VERBS if isinstance(adapter, verb))
+            return
+        self.adapter = make(config)
+        if not isinstance(self.adapter, ShowsTables):
+            raise ConfigError(f"{type(self.adapter).__name__} shows no books, and has no observer")
+        self.observer = Observer(config, log=self._tape, clock=self._clock)
+        self.able = frozenset(verb for verb in VERBS if isinstance(self.adapter, verb))
+        self._watch = Watch(self.adapter, config, self.observer)
+
+    def _clock(self) -> int:
+        self._time_ns += 1
+        return self._time_ns
+
+    def new_rid(self) -> str:
+        """The id of the next request."""
+        return f"r{self._num_requests + 1}"
+
+    def new_pin(self) -> str:
+        """The id of the next pin."""
+        return f"p{self._num_pins + 1}"
+
+    # -- running a verb --------------------------------------------------------------------
+
+    @property
+    def _verbs(self) -> EveryVerb:
+        # Cast: a precondition of each rule asks whether the adapter has the verb.
+        return cast("EveryVerb", self.adapter)
+
+    def _do(self, call: Callable[[], object]) -> bool:
+        """Run a verb; whether it went through. One that is refused must have changed nothing."""
+        state = self._state()
+        try:
+            call()
+        except refusals_of(self.adapter) as refusal:
+            why = str(refusal)
+            self._or_fail(lambda: self._check_refused(state, why))
+            return False
+        except Exception:
+            self._fail()
+            raise
+        return True
+
+    def _state(self) -> tuple[int, int]:
+        """What a refusal must leave as it was, of an adapter that watches itself."""
+        if self._watch is not None:
+            return 0, 0
+        return self.observer.ledger.digest(), self.observer.next_seq
+
+    def _check_refused(self, state: tuple[int, int], refusal: str) -> None:
+        if self._watch is not None:
+            self._watch.tell_refusal()
+        elif self._state() != state:
+            raise ContractBroken(f"refused ({refusal}), and yet something has changed")
+
+    def _tell(
+        self,
+        verb: str,
+        rid: str | None = None,
+        *,
+        hit_len: int = 0,
+        parent: str | None = None,
+        pin_id: str | None = None,
+    ) -> None:
+        watch, held = self._watch, self.tokens.get(rid or "")
+        if watch is None:
+            return
+        deed = Deed(
+            verb=verb,
+            rid=rid,
+            tokens=None if held is None else tuple(held),
+            hit_len=hit_len,
+            parent=parent,
+            pin_id=pin_id,
+        )
+        self._or_fail(lambda: watch.tell(deed))
+
+    def _begin(self, rid: str, tokens: list[int]) -> None:
+        if rid in self.waiting:
+            del self.waiting[rid]
+        else:
+            self._num_requests += 1
+        self.tokens[rid] = list(tokens)
+
+    def _end(self, verb: str, rid: str, call: Callable[[str], object]) -> None:
+        if self._do(lambda: call(rid)):
+            del self.tokens[rid]
+            self._tell(verb, rid)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """Nothing may be held once all pins and requests have ended; then a last audit."""
+        if self.adapter is None or self._failed:
+            return
+        if not self.tokens and not self.pins:
+            self._or_fail(lambda: self.observer.mark("all requests have ended", idle=True))
+        self._or_fail(self.observer.close)
+
+    def _or_fail(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception:
+            self._fail()
+            raise
+
+    def _fail(self) -> None:
+        self._failed = True
+        type(self).failed.append(self._tape)
