@@ -15,6 +15,7 @@ from kvlife.errors import KvLifeError
 from kvlife.events import EVENT_TYPES, Allocated, Committed, Recorded, Violated
 from kvlife.ledger import Ledger, derive
 from kvlife.log import LogRun
+from kvlife.replay.evidence import each_evidence, pages_named, rows_named
 from kvlife.replay.outcome import Found
 from kvlife.replay.parts import known_states
 from kvlife.replay.touches import PageWatch, RowWatch, Touch
@@ -131,12 +132,9 @@ def _culprit(run: LogRun, found: Found) -> Recorded | None:
 def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWatch | RowWatch]:
     pages: dict[tuple[int, int], None] = {}
     rows: dict[int, None] = {}
-    for evidence in (found.evidence, *found.also.values()):
-        space = _space_of(run, evidence)
-        for name in ("pages", "new_pages"):
-            pages.update(dict.fromkeys((space, page) for page in _ints(evidence.get(name))))
-        for name in ("rows", "its_row", "rows_due", "publishers"):
-            rows.update(dict.fromkeys(_ints(evidence.get(name))))
+    for evidence in each_evidence(found):
+        pages.update(dict.fromkeys(pages_named(run.layout, evidence)))
+        rows.update(dict.fromkeys(rows_named(evidence)))
         if pages and rows:
             break
     rows.update(dict.fromkeys(found.rows))
@@ -147,25 +145,6 @@ def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWa
     return [
         *(PageWatch(space, page) for space, page in pages if page > 0),
     ][:MAX_PAGES] + [RowWatch(row) for row in rows if 0 < row < run.layout.num_rows][:MAX_ROWS]
-
-
-def _space_of(run: LogRun, evidence: object) -> int:
-    named = evidence if isinstance(evidence, dict) else {}
-    for space in run.layout.spaces:
-        if space.name == named.get("space"):
-            return space.idx
-    for group in run.layout.groups:
-        if group.name == named.get("group"):
-            return group.space_idx
-    return run.layout.groups[run.layout.base].space_idx
-
-
-def _ints(value: object) -> list[int]:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [item for item in value if isinstance(item, int)]
-    return []
 
 
 def _walk(run: LogRun, start: int, stop: int, stories: list[_Story]) -> int:

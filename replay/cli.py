@@ -42,6 +42,10 @@ COMMANDS = {
         "kvlife.replay.leaks_command:leaks",
         "Tell what is held, by whom and since when, from what is lost, and say who lost it.",
     ),
+    "why": (
+        "kvlife.replay.why_command:why",
+        "Say what stands in the way of a reset, an eviction or an admission, by holder.",
+    ),
 }
 
 

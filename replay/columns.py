@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 from rich.cells import cell_len
@@ -10,6 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kvlife.records import ReqKvInfo
+
+# What is no table is broken into lines of so many signs.
+WIDTH = 100
 
 # A line and how it is shown, as rich names styles.
 Line = tuple[str, str]
@@ -38,6 +42,19 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
     """Print lines as they are: what they hold is no markup, and none is broken in two."""
     for style, line in lines:
         console.print(Text(line, style=style), soft_wrap=True)
+
+
+def noted(style: str, label: str, text: str) -> Iterator[Line]:
+    """A label and a text beside it, broken between words into lines that lie below each other."""
+    room = max(WIDTH - len(label), WIDTH // 2)
+    parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    for number, part in enumerate(parts or [""]):
+        yield style, (" " * len(label) if number else label) + part
+
+
+def counted(num: int, what: str) -> str:
+    """A number of things: 1 row, 2 rows."""
+    return f"{num:,} {what}" + ("" if num == 1 else "s")
 
 
 def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:

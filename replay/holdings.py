@@ -66,25 +66,25 @@ class Holdings:
         total: I64 = np.sum(self.group_pages, axis=0, dtype=np.int64)
         return total
 
-    def pages_alone(self, space_idx: int | None = None) -> I64:
+    @cached_property
+    def pages_alone(self) -> I64:
         """Pages of each row that nobody else holds: what its end would give back."""
-        return self._count(space_idx, [(s.refs <= 1) & (s.pins == 0) for s in self.ledger.spaces])
+        spaces = range(len(self.ledger.spaces))
+        total: I64 = np.sum([self.by_row(idx, self.alone(idx)) for idx in spaces], axis=0)
+        return total
 
-    def pages_cached(self, space_idx: int | None = None) -> I64:
-        """CACHED pages that each row references."""
-        return self._count(space_idx, [s.state == PageState.CACHED for s in self.ledger.spaces])
+    def alone(self, space_idx: int) -> Bools:
+        """The pages of a space that no more than one row has, and no pin."""
+        space = self.ledger.spaces[space_idx]
+        alone: Bools = (space.refs <= 1) & (space.pins == 0)
+        return alone
 
-    def pages_in(self, space_idx: int) -> I64:
-        """Pages of a space that each row references."""
-        return self._count(space_idx, [np.ones(s.num_pages, np.bool_) for s in self.ledger.spaces])
-
-    def _count(self, space_idx: int | None, chosen: list[Bools]) -> I64:
-        """How many of the chosen pages (a mask for each space) each row references."""
+    def by_row(self, space_idx: int, chosen: Bools) -> I64:
+        """How many of the chosen pages of a space each row references."""
         total = np.zeros(self.ledger.layout.num_rows, np.int64)
         for asked in self.census.asked:
-            at = asked.group.space_idx
-            if space_idx is None or at == space_idx:
-                mine = asked.at[chosen[at][asked.pages]] // asked.group.table_width
+            if asked.group.space_idx == space_idx:
+                mine = asked.at[chosen[asked.pages]] // asked.group.table_width
                 total += np.bincount(mine, minlength=total.size)
         return total[self.rows]
 

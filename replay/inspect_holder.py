@@ -14,7 +14,16 @@ from kvlife.events import Recorded
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import PageState, RowState
 from kvlife.records import ReqKvInfo
-from kvlife.replay.columns import Line, Signs, duration, ladder_bar, ranges, window_bar
+from kvlife.replay.columns import (
+    Line,
+    Signs,
+    counted,
+    duration,
+    ladder_bar,
+    noted,
+    ranges,
+    window_bar,
+)
 from kvlife.replay.inspect_state import pin_json, run_lines, view_json
 from kvlife.replay.quoting import command_line, printable
 from kvlife.replay.view import View
@@ -152,7 +161,7 @@ def subject_lines(view: View, held: Held, signs: Signs) -> Iterator[Line]:
     yield "", f"last event  {_event_words(view, held.touched)}"
     flying = int(columns.in_flight[row])
     newest = f", the newest is step {columns.newest_step[row]}" if flying else ""
-    yield "", f"in flight   {flying} steps{newest}"
+    yield "", f"in flight   {counted(flying, 'step')}{newest}"
     yield (
         "",
         (
@@ -167,7 +176,10 @@ def subject_lines(view: View, held: Held, signs: Signs) -> Iterator[Line]:
     session = ledger.sessions.get(columns.session[row] or "")
     if session is not None:
         name = printable(columns.session[row] or "")
-        yield "", f"session     {name}: {session.num_turns} turns, kept {session.kept_len:,} tokens"
+        yield (
+            "",
+            f"session     {name}: {counted(session.num_turns, 'turn')}, kept {session.kept_len:,}",
+        )
     for name in _pins_of(view, row):
         pin = ledger.pins[name]
         yield "", f"pin         {printable(name)}: {printable(pin.kind)}, since seq {pin.seq}"
@@ -207,7 +219,7 @@ def _group_lines(view: View, row: int, group_idx: int) -> Iterator[Line]:
             continue
         name = PageState(int(state[low])).name if state[low] < len(PageState) else "no state"
         held = f"refs {shared[low]}" + (f", pins {pinned[low]}" if pinned[low] else "")
-        yield "", f"{where}  {name}, {held}: pages {ranges(pages[low:high].tolist())}"
+        yield from noted("", f"{where}  {name}, {held}: pages ", ranges(pages[low:high].tolist()))
         keys = space.key[pages[low:high]]
         if keys.any():
             yield "dim", f"      keys {_ends([f'{key:016x}' for key in keys.tolist()])}"
@@ -229,7 +241,7 @@ def _waiting_lines(view: View, held: Held) -> Iterator[Line]:
     if left.backup is None:
         yield "", "backup      none: its KV is computed again, but for what the cache still has"
     else:
-        yield "", f"backup      {left.backup.size:,} host pages: {ranges(left.backup.tolist())}"
+        yield from noted("", "host pages  ", ranges(left.backup.tolist()))
 
 
 def _pins_of(view: View, row: int) -> list[str]:

@@ -11,7 +11,16 @@ import numpy.typing as npt
 
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import RowState
-from kvlife.replay.columns import Line, Signs, aligned, ladder_bar, share_bar, window_bar
+from kvlife.replay.columns import (
+    Line,
+    Signs,
+    aligned,
+    counted,
+    ladder_bar,
+    noted,
+    share_bar,
+    window_bar,
+)
 from kvlife.replay.holdings import (
     DRAINING,
     EVICTABLE,
@@ -53,19 +62,15 @@ def state_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:
     yield from _book_lines(view, shown)
     lost = holdings.lost
     if lost.anything:
-        yield (
-            "bold red",
-            (
-                f"lost        {lost.num_pages:,} pages and {len(lost.holders):,} holders that"
-                " nothing accounts for: see `kvlife leaks`"
-            ),
-        )
+        pages, holders = counted(lost.num_pages, "page"), counted(len(lost.holders), "holder")
+        text = f"{pages} and {holders} that nothing accounts for: see `kvlife leaks`"
+        yield "bold red", f"lost        {text}"
 
 
 def run_lines(view: View) -> Iterator[Line]:
     """What is missing, how the run stands, and how it was checked."""
     for note in view.notes:
-        yield "yellow", f"note        {printable(note)}"
+        yield from noted("yellow", "note        ", printable(note))
     run, header = view.run, view.run.header
     yield "", f"run         {run_state(view)}, {run.next_seq - run.begins_at:,} events"
     policies = Counter(header.policies.values())
@@ -74,7 +79,7 @@ def run_lines(view: View) -> Iterator[Line]:
     if header.world_size > 1 or header.group:
         group = printable(header.group)
         yield "", f"rank        {header.rank} of {header.world_size}, group {group or '(no name)'}"
-    yield "", f"layout      {'; '.join(_groups(view))}"
+    yield from noted("", "layout      ", "; ".join(_groups(view)))
 
 
 def run_state(view: View) -> str:
@@ -104,15 +109,15 @@ def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
     cells: list[Sequence[str]] = [heads]
     bars = [""]
     for group in view.ledger.layout.groups:
-        counted = {name: count.pages for name, count in holdings.kinds(group.idx).items()}
+        pages = {name: count.pages for name, count in holdings.kinds(group.idx).items()}
         total = view.ledger.spaces[group.space_idx].num_pages - 1
-        other = sum(counted[name] for name in (PINNED, QUARANTINED, DRAINING, LOST))
-        numbers = (total, *(counted[n] for n in (FREE, EVICTABLE, REFERENCED, LIVE)), other)
+        other = sum(pages[name] for name in (PINNED, QUARANTINED, DRAINING, LOST))
+        numbers = (total, *(pages[n] for n in (FREE, EVICTABLE, REFERENCED, LIVE)), other)
         cells.append((group.name, *(f"{number:,}" for number in numbers)))
         parts = (
-            (signs.protected, counted[REFERENCED]),
-            (signs.committed, counted[LIVE] + other),
-            (signs.allocated, counted[EVICTABLE]),
+            (signs.protected, pages[REFERENCED]),
+            (signs.committed, pages[LIVE] + other),
+            (signs.allocated, pages[EVICTABLE]),
         )
         bars.append(share_bar(parts, total, BAR))
     for number, (line, bar) in enumerate(zip(aligned(cells, "lrrrrrr"), bars, strict=True)):

@@ -98,7 +98,7 @@ class Leaks:
 
     def _rows(self) -> list[Holder]:
         ledger, holdings = self.view.ledger, self.holdings
-        alone, found = holdings.pages_alone(), []
+        alone, found = holdings.pages_alone, []
         for place, row in enumerate(holdings.rows.tolist()):
             session = ledger.sessions.get(ledger.rows.session[row] or "")
             since, exact = int(holdings.since[place]), False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from kvlife.events import Recorded
-from kvlife.replay.columns import Line, aligned, duration, ranges
+from kvlife.replay.columns import Line, aligned, counted, duration, noted, ranges
 from kvlife.replay.event_words import kind_of
 from kvlife.replay.holdings import EVICTABLE, FREE, KINDS, LOST, PageCount
 from kvlife.replay.inspect_state import view_json
@@ -31,7 +31,7 @@ def leaks_lines(view: View, leaks: Leaks) -> Iterator[Line]:
     """What was found, in lines."""
     yield "bold", f"{printable(str(view.run.path))}, {view.moment}"
     for note in view.notes:
-        yield "yellow", f"note        {printable(note)}"
+        yield from noted("yellow", "note        ", printable(note))
     for group in view.ledger.layout.groups:
         yield "", ""
         total = view.ledger.spaces[group.space_idx].num_pages - 1
@@ -60,7 +60,7 @@ def _idle_lines(view: View, leaks: Leaks) -> Iterator[Line]:
     yield style, f"idle        {when}, and {leaks.idle['why']}, a candidate for a leak:"
     for name, value in leaks.idle.items():
         if name != "why":
-            yield "", f"            {name}: {printable(str(value))}"
+            yield from noted("", f"            {name}: ", printable(str(value)))
 
 
 def _holder_lines(view: View, leaks: Leaks) -> Iterator[Line]:
@@ -104,7 +104,7 @@ def _lost_lines(view: View, leaks: Leaks) -> Iterator[Line]:
     if not lost.anything:
         yield "green", "lost        nothing"
         return
-    yield "bold red", f"lost        {lost.num_pages:,} pages"
+    yield "bold red", f"lost        {counted(lost.num_pages, 'page')}"
     for lot in leaks.lots:
         yield from _lot_lines(view, lot)
     left = leaks.num_lots - len(leaks.lots)
@@ -119,16 +119,16 @@ def _lost_lines(view: View, leaks: Leaks) -> Iterator[Line]:
 
 def _lot_lines(view: View, lot: Lot) -> Iterator[Line]:
     plural = "page" if len(lot.pages) == 1 else "pages"
-    yield "red", f"  {plural} {ranges(sorted(lot.pages))} of {lot.space}: {lot.why}"
+    yield from noted("red", "  ", f"{plural} {ranges(sorted(lot.pages))} of {lot.space}: {lot.why}")
     story = lot.story
     if story.lost is not None:
         had = " and ".join(map(printable, story.holders)) or "nobody"
-        yield "", f"      lost by    {_when(view, story.lost)}: had by {had}"
+        yield from noted("", "      lost by    ", f"{_when(view, story.lost)}: had by {had}")
     if story.item is None:
         yield "", f"      last event seq {lot.last_seq}: not in the log, or too far back"
     else:
         what = "" if story.touched is None else f": {printable(story.touched.text)}"
-        yield "", f"      last event {_when(view, story.item)}{what}"
+        yield from noted("", "      last event ", f"{_when(view, story.item)}{what}")
 
 
 def _when(view: View, item: Recorded) -> str:

@@ -20,11 +20,21 @@ def _escape(sign: str) -> str:
 
 
 def command_line(name: str, *words: str, options: Mapping[str, object] | None = None) -> str:
-    """A kvlife command as it can be typed into bash or zsh, whatever the words hold."""
-    named = [f"--{option}={value}" for option, value in (options or {}).items()]
+    """A kvlife command as it can be typed into bash or zsh, whatever the words hold.
+
+    An option whose value is None is one that takes none.
+    """
+    named: list[str] = []
+    for option, value in (options or {}).items():
+        text = str(value)
+        if value is None:
+            named += [f"--{option}"]
+        else:
+            named += [f"--{option}={text}"] if text.startswith("-") else [f"--{option}", text]
     # A name that looks like an option stands behind the sign that ends the options.
-    parts = [*named, "--", *words] if any(word.startswith("-") for word in words) else None
-    return " ".join(["kvlife", name, *map(shell_word, parts or [*words, *named])])
+    odd = any(word.startswith("-") for word in words)
+    parts = [*named, "--", *words] if odd else [*words, *named]
+    return " ".join(["kvlife", name, *map(shell_word, parts)])
 
 
 def shell_word(word: str) -> str:

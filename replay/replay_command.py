@@ -13,6 +13,7 @@ from rich.console import Console
 from kvlife.log import open_run
 from kvlife.replay.chain import explain
 from kvlife.replay.cli import FINE, FOUND
+from kvlife.replay.next_commands import next_commands
 from kvlife.replay.outcome import Outcome
 from kvlife.replay.progress import progress_bar
 from kvlife.replay.report import as_json, print_report
@@ -61,10 +62,11 @@ def replay(
         outcome = replay_run(run, settings, bar.advance)
     seconds = perf_counter() - begun
     chain = None if outcome.first is None else explain(run, outcome.first)
+    commands = () if outcome.first is None else next_commands(run, outcome.first)
     if json:
-        print(json_format.dumps(as_json(outcome, chain, seconds), default=str))
+        print(json_format.dumps(as_json(outcome, chain, commands, seconds), default=str))
     else:
-        print_report(Console(highlight=False), outcome, chain, seconds)
+        print_report(Console(highlight=False), outcome, chain, commands, seconds)
     return _status(outcome)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 from rich.console import Console
@@ -15,7 +15,9 @@ from kvlife.replay.outcome import Found, Outcome
 MAX_LISTED = 10
 
 
-def as_json(outcome: Outcome, chain: Chain | None, seconds: float) -> dict[str, object]:
+def as_json(
+    outcome: Outcome, chain: Chain | None, commands: Sequence[str], seconds: float
+) -> dict[str, object]:
     """The object of `kvlife replay --json`; digests are 16 hexadecimal digits."""
     return {
         "log": outcome.path,
@@ -25,6 +27,7 @@ def as_json(outcome: Outcome, chain: Chain | None, seconds: float) -> dict[str, 
         "violations": [_found_as_json(item) for item in outcome.found],
         "num_violations": dict(outcome.num_found),
         "chain": [] if chain is None else [attrs.asdict(link) for link in chain.links],
+        "next_commands": list(commands),
         "checked": outcome.checked.events,
         "checked_rows": outcome.checked.rows,
         "checked_pages": outcome.checked.pages,
@@ -61,13 +64,21 @@ def _rate(outcome: Outcome, seconds: float) -> int:
     return round(outcome.num_events / seconds) if seconds > 0 else 0
 
 
-def print_report(console: Console, outcome: Outcome, chain: Chain | None, seconds: float) -> None:
-    """Print what was replayed, checked and found."""
-    for style, line in _lines(outcome, chain, seconds):
+def print_report(
+    console: Console,
+    outcome: Outcome,
+    chain: Chain | None,
+    commands: Sequence[str],
+    seconds: float,
+) -> None:
+    """Print what was replayed, checked and found, and `commands` that show why."""
+    for style, line in _lines(outcome, chain, commands, seconds):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _lines(outcome: Outcome, chain: Chain | None, seconds: float) -> Iterator[tuple[str, str]]:
+def _lines(
+    outcome: Outcome, chain: Chain | None, commands: Sequence[str], seconds: float
+) -> Iterator[tuple[str, str]]:
     yield "bold", f"replay of {outcome.path}"
     yield "", _what(outcome, seconds)
     yield from _what_is_missing(outcome)
@@ -81,6 +92,10 @@ def _lines(outcome: Outcome, chain: Chain | None, seconds: float) -> Iterator[tu
         yield from _violations(outcome, outcome.first)
         if chain is not None:
             yield from _chain_lines(chain)
+        if commands:
+            yield "bold", "what shows why"
+        for command in commands:
+            yield "", f"  {command}"
 
 
 def _what(outcome: Outcome, seconds: float) -> str:

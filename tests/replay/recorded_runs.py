@@ -80,9 +80,9 @@ def observe_rest(observer):
     raise AssertionError("the last audit found nothing")
 
 
-def copy_of_unclosed(observer, path, target):
-    """What a killed process leaves behind: the run's files, without an end mark."""
-    observer.log.wait()
+def copy_of_unclosed(log, path, target):
+    """What a killed process leaves behind of what `log` wrote: the files, without an end mark."""
+    log.wait()
     (run,) = path.iterdir()
     target.mkdir()
     for file in run.iterdir():
@@ -144,3 +144,17 @@ def shown(capsys, *arguments):
     status = main(["replay", *map(str, arguments)])
     out, err = capsys.readouterr()
     return status, out, err
+
+
+def ran(capsys, *arguments):
+    """Run `kvlife` with these arguments and return its exit status, output and complaints."""
+    status = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def answered(capsys, *arguments):
+    """Run a command with --json and return its exit status and object."""
+    status, out, err = ran(capsys, *arguments, "--json")
+    assert not err
+    return status, json.loads(out)

@@ -72,7 +72,7 @@ def test_a_killed_run_is_held_against_its_snapshots_alone(tmp_path, capsys):
     """Without an end mark the run is said not to be closed, and its last digest is not judged."""
     facts = [made.life_of("r1", 1, [1, 2]), "snapshot", made.life_of("r2", 2, [2, 1])]
     observer = made.observe(tmp_path / "log", facts, close=False)
-    killed = made.copy_of_unclosed(observer, tmp_path / "log", tmp_path / "killed")
+    killed = made.copy_of_unclosed(observer.log, tmp_path / "log", tmp_path / "killed")
     observer.close()
     status, seen = made.replayed(capsys, killed)
     assert (status, seen["closed"], seen["events"]) == (0, False, 8)
@@ -85,7 +85,7 @@ def test_a_killed_run_without_a_snapshot_is_compared_with_nothing(tmp_path, caps
     """Where the log names no digest at all, digest_ok is null."""
     facts = [made.life_of("r1", 1, [1, 2])]
     observer = made.observe(tmp_path / "log", facts, close=False)
-    killed = made.copy_of_unclosed(observer, tmp_path / "log", tmp_path / "killed")
+    killed = made.copy_of_unclosed(observer.log, tmp_path / "log", tmp_path / "killed")
     observer.close()
     status, seen = made.replayed(capsys, killed)
     assert (status, seen["digest_ok"], seen["events"]) == (0, None, 4)

@@ -176,7 +176,7 @@ def test_a_tear_at_the_end_is_dropped_and_told(tmp_path, capsys):
     """An unreadable end of a killed run is left out with a note; what stands before it replays."""
     writer = LogWriter(tmp_path / "log", compress=False)
     observer = made.observe(tmp_path / "log", LIVES, writer=writer, close=False)
-    killed = made.copy_of_unclosed(observer, tmp_path / "log", tmp_path / "killed")
+    killed = made.copy_of_unclosed(observer.log, tmp_path / "log", tmp_path / "killed")
     observer.close()
     (path,) = killed.glob("*.seg")
     flip(path, path.read_bytes().rindex(b"r3"))

@@ -50,14 +50,16 @@ def test_the_evidence_and_the_chain_name_page_rows_and_events(tmp_path, capsys):
 
 
 def test_the_report_explains_the_first_violation(tmp_path, capsys):
-    """The text has the sentence, the evidence and the chain, the violation last."""
+    """The text has the sentence, the evidence, the chain, the violation last, and what to ask."""
     made.observe(tmp_path, [*SOUND, TWICE])
     status, out, _ = made.shown(capsys, tmp_path)
     assert status == 1
     assert "violation   page-double-alloc at seq 4, step 0, by Allocated" in out
     assert "pages: [1]" in out
-    story = out[out.index("how it came about") :].splitlines()
-    assert story[-1].startswith("  seq 4  step 0  Allocated: page-double-alloc is broken")
+    story, _, commands = out[out.index("how it came about") :].partition("what shows why\n")
+    last = story.splitlines()[-1]
+    assert last.startswith("  seq 4  step 0  Allocated: page-double-alloc is broken")
+    assert len(commands.splitlines()) == 3
 
 
 def test_collect_goes_on_behind_what_ended_the_run(tmp_path, capsys):
@@ -162,7 +164,7 @@ def test_a_run_that_died_before_it_could_record_is_stopped_in_the_replay(tmp_pat
     writer = LogWriter(tmp_path / "log")
     writer.start(RunHeader(config=made.CONFIG))
     write(writer, *SOUND, TWICE)
-    killed = made.copy_of_unclosed(None, tmp_path / "log", tmp_path / "killed")
+    killed = made.copy_of_unclosed(writer, tmp_path / "log", tmp_path / "killed")
     writer.close()
     status, seen = made.replayed(capsys, killed)
     assert (status, seen["closed"], seen["events"]) == (1, False, 4)
