@@ -61,7 +61,7 @@ class Checker:
         }
         self.ignored = frozenset(_known("invariant id", of, ids) for of in ignore)
         self._every = {"event": 1, "sample": self.sample_every}.get(level, 0)
-        self._events = self._rows = self._pages = self._audits = 0
+        self._events = self._rows = self._pages = self._audits = self._passed = 0
         self._violations: dict[str, int] = {}
         self._first: Finding | None = None
         self._step: int | None = None
@@ -70,7 +70,7 @@ class Checker:
     def _compile(self) -> None:
         active = [inv for inv in self._catalogue if inv.built and inv.id not in self.ignored]
         self._audited = [inv for inv in active if inv.audit is not None]
-        self._proofs = Proofs()
+        self._proofs = Proofs(lambda: self._events + self._passed)
         if self.level != "event" or self.ignored:
             # Events, or faults, pass unseen, so that nothing proven earlier may be built on.
             self._proofs.build_on_nothing()
@@ -107,6 +107,9 @@ class Checker:
         """Check an event before it is applied; the first broken invariant, or None."""
         plan = self._plans.get(event.__class__)
         if plan is None or seq % self._every:
+            self._passed += 1
+            if plan is not None:
+                self._proofs.pass_over(ledger, event)
             return None
         self._events += 1
         index = change.index
@@ -210,6 +213,8 @@ class Checker:
             evidence = None if invariant.audit is None else invariant.audit(census)
             if evidence is not None:
                 findings.append(self._report(invariant, evidence, seq, None, after=True))
+        if findings:
+            self._proofs.forget_columns()
         return findings
 
     @property

@@ -32,14 +32,6 @@ def distinct(pages: I32) -> bool:
     return 1 not in (ordered[1:] == ordered[:-1]).tobytes()
 
 
-def distinct_keys(keys: npt.NDArray[np.uint64]) -> bool:
-    """Whether no key stands twice; half of each key mostly decides, and sorts much faster."""
-    if distinct(keys.view(np.int32)[::2]):
-        return True
-    ordered = np.sort(keys)
-    return 1 not in (ordered[1:] == ordered[:-1]).tobytes()
-
-
 def referenced_enough(refs: I32, pages: I32) -> bool:
     """Whether each page has a ref for each time it stands; so none is FREE or in quarantine."""
     if not len(pages):

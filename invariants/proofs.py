@@ -40,11 +40,13 @@ from kvlife.events import (
 )
 from kvlife.invariants import pool_proofs, row_proofs
 from kvlife.invariants.page_proofs import PRIVATE, clear_of_pins, lets_go_exactly, takes_free
+from kvlife.invariants.published_keys import PublishedKeys
 from kvlife.invariants.standing import HeldRows, OwnPages
 from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
+    from kvlife.events import Event
     from kvlife.invariants.page_proofs import I32, Index
     from kvlife.ledger import Change, Lane, Ledger
 
@@ -52,11 +54,15 @@ Proof = Callable[["Ledger", Any, "Change"], bool]  # Any: the event class that t
 
 
 class Proofs:
-    """The proofs of one checker, with what they remember from event to event."""
+    """The proofs of one checker, with what they remember from event to event.
 
-    def __init__(self) -> None:
+    `seen` says how many events its checker has seen, those that it passed over included.
+    """
+
+    def __init__(self, seen: Callable[[], int]) -> None:
         """Nothing is remembered yet."""
         self._own = OwnPages()
+        self._keys = PublishedKeys(seen)
         self._held = HeldRows()
         self._running = HeldRows()
         self._capacity_len = 0
@@ -66,12 +72,12 @@ class Proofs:
             Resumed: row_proofs.resumed,
             Allocated: self._allocated,
             Committed: self._committed,
-            Protected: row_proofs.protected,
+            Protected: self._protected,
             RolledBack: self._rolled_back,
             WindowEvicted: self._window_evicted,
             Released: row_proofs.released,
             Retracted: row_proofs.retracted,
-            Evicted: pool_proofs.evicted,
+            Evicted: self._evicted,
             SessionSaved: row_proofs.saved,
             SessionRestored: row_proofs.restored,
             SessionClosed: row_proofs.closed,
@@ -122,6 +128,15 @@ class Proofs:
         if 1 in (new < lane.committed).tobytes():
             return False
         return not ledger.pins or clear_of_pins(ledger, index, lane.committed, new)
+
+    def _protected(self, ledger: Ledger, event: Protected, change: Change) -> bool:
+        new = ledger.layout.duplicates or self._keys.publish(ledger, event)
+        return new and row_proofs.protected(ledger, event, change)
+
+    def _evicted(self, ledger: Ledger, event: Evicted, change: Change) -> bool:
+        if not ledger.layout.duplicates:
+            self._keys.evict(ledger, event)
+        return pool_proofs.evicted(ledger, event, change)
 
     def _rolled_back(self, ledger: Ledger, event: RolledBack, change: Change) -> bool:
         index, rows = change.index, ledger.rows
@@ -195,9 +210,22 @@ class Proofs:
         """From now on prove each allocation from the columns alone."""
         self._after[Allocated] = self._writable
 
+    def pass_over(self, ledger: Ledger, event: Event) -> None:
+        """An event that is not checked: the keys that it gives and takes are noted."""
+        if ledger.layout.duplicates:
+            return
+        if isinstance(event, Protected):
+            self._keys.publish(ledger, event)
+        elif isinstance(event, Evicted):
+            self._keys.evict(ledger, event)
+
     def forget(self) -> None:
         """A fault was found: what was proven of a batch may not stand any longer."""
         self._own.forget()
+
+    def forget_columns(self) -> None:
+        """An audit found a fault: the columns may not be what the events made them."""
+        self._keys.forget()
 
     def _writable(self, ledger: Ledger, event: Allocated | RolledBack, change: Change) -> bool:
         """Whether [committed, allocated) of the rows lies on pages that they alone have."""

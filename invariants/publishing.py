@@ -14,7 +14,7 @@ from kvlife.ledger import PageState
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
     from kvlife.events.requests import U64
-    from kvlife.invariants.effect import Effect
+    from kvlife.invariants.effect import I32, Effect
     from kvlife.ledger import Ledger
 
 
@@ -54,10 +54,30 @@ def _keys_of_group(effect: Effect, event: Protected, group: GroupLayout) -> Evid
     fresh = state == PageState.PRIVATE
     same = (state == PageState.CACHED) & (key[pages] == given)
     wrong = ~(fresh | same | rebound)
-    if not wrong.any():
+    if wrong.any():
+        found = effect.page_evidence(group.space_idx, pages[wrong], why="no page to publish there")
+        return {**found, **named, **naming(table_idx=table_idx[wrong])}
+    new = fresh & ~rebound
+    found = _key_in_use(effect, group, pages[new], given[new])
+    return None if found is None else {**found, **named}
+
+
+def _key_in_use(effect: Effect, group: GroupLayout, pages: I32, keys: U64) -> Evidence | None:
+    """Pages of the cache that have one of these keys, where each key may stand once."""
+    if effect.ledger.layout.duplicates or not pages.size:
         return None
-    found = effect.page_evidence(group.space_idx, pages[wrong], why="no page to publish there")
-    return {**found, **named, **naming(table_idx=table_idx[wrong])}
+    space = effect.space_of(group)
+    known = np.flatnonzero(
+        np.isin(space.key, keys) & (space.state == PageState.CACHED) & (space.group == group.idx)
+    )
+    if not known.size:
+        return None
+    return effect.page_evidence(
+        group.space_idx,
+        known,
+        why="a page of the cache has this key: the row is to be rebound to it",
+        own_pages=few(pages[np.isin(keys, space.key[known])]),
+    )
 
 
 def repeated_keys(keys: U64) -> U64:

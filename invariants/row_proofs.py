@@ -11,7 +11,6 @@ from kvlife.invariants.page_proofs import (
     CACHED,
     PRIVATE,
     distinct,
-    distinct_keys,
     joins_cached,
     lets_go_exactly,
 )
@@ -61,7 +60,10 @@ def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
 
 
 def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
-    """The published length grows by whole pages, all of them PRIVATE until they are rebound."""
+    """The published length grows by whole pages, all of them PRIVATE until they are rebound.
+
+    Whether their keys are new is asked elsewhere.
+    """
     rows, row, layout = ledger.rows, event.row, ledger.layout
     if rows.state[row] != ROW_HELD:
         return False
@@ -93,8 +95,6 @@ def protected(ledger: Ledger, event: Protected, _change: Change) -> bool:
                 return False
         except IndexError:
             # A page beyond a space that was resized in error: the guards are asked.
-            return False
-        if not layout.duplicates and not distinct_keys(keys):
             return False
     groups = layout.groups
     return not event.rebinds.size or all(_rebinds(ledger, event, group, old) for group in groups)

@@ -28,7 +28,7 @@ def live(seed, config, *, faults, num_events=70):
     rng = random.Random(seed)
     ledger = Ledger(config)
     lives = Lives(ledger, rng, writers=faults)
-    proofs = Proofs()
+    proofs = Proofs(lambda: ledger.next_seq)
     plans = compile_plans([inv for inv in CATALOGUE if inv.built], EVENT_TYPES, proofs)
     for seq in range(num_events):
         event = lives.propose()
