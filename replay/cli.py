@@ -46,6 +46,18 @@ COMMANDS = {
         "kvlife.replay.why_command:why",
         "Say what stands in the way of a reset, an eviction or an admission, by holder.",
     ),
+    "bisect": (
+        "kvlife.replay.bisect_command:bisect",
+        "Find the first event after which a condition holds, or that breaks an invariant.",
+    ),
+    "report": (
+        "kvlife.replay.report_command:report",
+        "Show a run in one HTML file: pages over time, who held what, what went wrong.",
+    ),
+    "diff": (
+        "kvlife.replay.diff_command:diff",
+        "Find the first event in which logs differ, with the state on both sides.",
+    ),
 }
 
 

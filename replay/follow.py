@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from kvlife.errors import EventError, LogCorrupt, LogError
 from kvlife.events import EVENT_TYPES, Recorded, Violated
@@ -22,12 +23,23 @@ GROUPS_PER_REPORT = 512
 _KNOWN = frozenset(EVENT_TYPES)
 
 
+class Watch(Protocol):
+    """Somebody who looks on while a log is replayed, and changes nothing."""
+
+    def before(self, group: Sequence[Recorded], ledger: Ledger) -> None:
+        """A group is about to be folded into this state."""
+
+    def end(self, ledger: Ledger) -> None:
+        """The replay ends in this state."""
+
+
 class Follower:
     """Replays one part of a run; what it found is its `outcome`.
 
-    `advance` is called with the number of events since its last call. With `salvage`, what does not
-    fit is left out up to the next snapshot. The result depends on the log and the part alone: where
-    a state differs from the snapshot at its seq, the replay goes on from the snapshot's.
+    `advance` is called with the number of events since its last call, and `watch` is told of each
+    group that is folded. With `salvage`, what does not fit is left out up to the next snapshot. The
+    result depends on the log and the part alone: where a state differs from the snapshot at its
+    seq, the replay goes on from the snapshot's.
     """
 
     def __init__(
@@ -38,12 +50,14 @@ class Follower:
         *,
         salvage: bool = False,
         advance: Callable[[int], None] = lambda _num: None,
+        watch: Watch | None = None,
     ) -> None:
         self.run = run
         self.part = part
         self.checker = checker
         self.salvage = salvage
         self.advance = advance
+        self.watch = watch
         self._holes: list[Hole] = []
         self._differences: list[Difference] = []
         self._notes: list[str] = []
@@ -71,6 +85,8 @@ class Follower:
                 break
         self._finish()
         self._report()
+        if self.watch is not None:
+            self.watch.end(self._fold.ledger)
         return self._outcome()
 
     def _take(self, group: Group, following: Group | None) -> bool:
@@ -89,6 +105,8 @@ class Follower:
         try:
             if self.run.unknown:
                 _refuse_unknown(group)
+            if self.watch is not None:
+                self.watch.before(group, fold.ledger)
             goes_on = fold.group(
                 group,
                 _recorded_end(group, following),

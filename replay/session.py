@@ -14,7 +14,7 @@ from kvlife.config import refuse_beyond_memory
 from kvlife.errors import ConfigError
 from kvlife.invariants import Checker
 from kvlife.log import LogRun, RunHeader, open_run
-from kvlife.replay.follow import Follower
+from kvlife.replay.follow import Follower, Watch
 from kvlife.replay.outcome import Difference, Outcome, PartOutcome, join_parts
 from kvlife.replay.parts import PARTS_PER_JOB, Part, split, whole
 
@@ -65,8 +65,15 @@ def make_checker(header: RunHeader, settings: Settings) -> tuple[Checker, tuple[
     return checker, foreign
 
 
-def replay_run(run: LogRun, settings: Settings, advance: Advance = lambda _num: None) -> Outcome:
+def replay_run(
+    run: LogRun,
+    settings: Settings,
+    advance: Advance = lambda _num: None,
+    watch: Watch | None = None,
+) -> Outcome:
     """Replay a run; `advance` hears how many events were done since it was called last.
+
+    `watch` looks on, where one process does all the work.
 
     Raises `ConfigError` for settings that do not fit the run, `LogError` and `EventError` for a log
     that cannot be followed.
@@ -79,7 +86,9 @@ def replay_run(run: LogRun, settings: Settings, advance: Advance = lambda _num: 
     if jobs > 1:
         followed = _shared_out(run, settings, parts, jobs, advance)
     else:
-        followed = Follower(run, part, checker, salvage=settings.salvage, advance=advance).follow()
+        followed = Follower(
+            run, part, checker, salvage=settings.salvage, advance=advance, watch=watch
+        ).follow()
     notes = [f"{name} is an invariant of the run's own, not checked here" for name in foreign]
     return _outcome(run, settings, followed, checker.names_off(), tuple(notes), jobs)
 

@@ -50,14 +50,14 @@ def test_a_wheel_owns_one_name(wheel_names):
 
 
 def test_a_wheel_holds_each_source_file(wheel_names):
-    """Each module of kvlife, invariants and replay is in the wheel, under kvlife/."""
+    """Each module and asset of kvlife, invariants and replay is in the wheel, under kvlife/."""
     expected = {"kvlife/py.typed"}
     for folder, target in (
         ("kvlife", ""),
         ("invariants", "invariants/"),
         ("replay", "replay/"),
     ):
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("assets/*")]:
             expected.add(f"kvlife/{target}{path.relative_to(ROOT / folder).as_posix()}")
     assert {"kvlife/__init__.py", "kvlife/replay/cli.py"} <= expected
     assert expected <= set(wheel_names)

@@ -1,0 +1,118 @@
+"""`kvlife report`: one HTML file that shows a run, and explains its first violation."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from kvlife.errors import ConfigError
+from kvlife.log import open_run
+from kvlife.log.files import HEADER_NAME
+from kvlife.replay.chain import explain
+from kvlife.replay.cli import FINE, FOUND
+from kvlife.replay.outcome import Outcome
+from kvlife.replay.parts import whole
+from kvlife.replay.progress import progress_bar
+from kvlife.replay.report_page import Watcher, axis_of, page_of
+from kvlife.replay.session import Settings, replay_run
+
+
+def report(
+    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    *,
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")],
+    axis: Annotated[
+        str | None,
+        Parameter(help="What runs from left to right: time (the default, if it went on), events."),
+    ] = None,
+    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event",
+    collect: Annotated[
+        bool,
+        Parameter(negative="", help="Apply every event as written and go on behind a violation."),
+    ] = False,
+    salvage: Annotated[
+        bool,
+        Parameter(negative="", help="Leave out what is damaged, up to the next snapshot."),
+    ] = False,
+    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+) -> int:
+    """Show a run in one HTML file: pages, requests, evictions, who held what, what went wrong.
+
+    The log is replayed once, and checked on the way. Exit status: 0 fine, 1 a violation or a
+    difference was found (the file is written), 2 the log is unusable.
+    """
+    _refuse_output(output)
+    settings = Settings(level=check, collect=collect, salvage=salvage)
+    begun = perf_counter()
+    run = open_run(log, salvage=salvage)
+    watcher = Watcher(axis_of(run, whole(run, None, None).start, axis), run.layout)
+    with progress_bar("replaying", run.next_seq - run.begins_at, quiet=json) as bar:
+        outcome = replay_run(run, settings, bar.advance, watcher)
+    chain = None if outcome.first is None else explain(run, outcome.first)
+    num_bytes = _write(output, page_of(run, watcher, outcome, chain))
+    summary = _summary(outcome, output, num_bytes, perf_counter() - begun)
+    if json:
+        print(json_format.dumps(summary))
+    else:
+        _print(Console(highlight=False), summary)
+    return FOUND if outcome.found or outcome.differences else FINE
+
+
+def _refuse_output(output: Path) -> None:
+    """Before any work is done: where the file cannot be, or would lie in a log."""
+    if output.is_dir():
+        raise ConfigError(f"-o {output}: is a folder: name the HTML file to write")
+    folder = output.parent
+    if not folder.is_dir():
+        raise ConfigError(f"-o {output}: there is no folder {folder}: make it first")
+    if (folder / HEADER_NAME).exists():
+        raise ConfigError(f"-o {output}: lies in a run's folder, and nothing is written there")
+
+
+def _write(output: Path, page: str) -> int:
+    """Write the page, whole or not at all; its size in bytes."""
+    content = page.encode("utf-8", "replace")
+    beside = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_bytes(content)
+        beside.replace(output)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(f"-o {output}: cannot be written ({error.strerror})") from error
+    return len(content)
+
+
+def _summary(outcome: Outcome, output: Path, num_bytes: int, seconds: float) -> dict[str, object]:
+    first = outcome.first
+    return {
+        "log": outcome.path,
+        "report": str(output),
+        "report_bytes": num_bytes,
+        "events": outcome.num_events,
+        "violations": sum(outcome.num_found.values()),
+        "first": None if first is None else {"id": first.id, "seq": first.seq},
+        "differences": len(outcome.differences),
+        "checked": outcome.checked.events,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _print(console: Console, summary: dict[str, object]) -> None:
+    first = summary["first"]
+    found = "no violation found" if summary["checked"] else "NOTHING was checked"
+    if isinstance(first, dict):
+        found = f"first violation: {first['id']} at seq {first['seq']}"
+    elif summary["differences"]:
+        found = "the replay differs from the log"
+    console.print(
+        f"{summary['report']}: {summary['events']:,} events of {summary['log']}, {found}"
+        f" ({summary['report_bytes']:,} bytes, {summary['seconds']} s)",
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,82 @@
+"""The page itself: text, tables, and the numbers for the charts, in one file without a network."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import resources
+from string import Template
+
+from kvlife import __version__
+from kvlife.config import Layout
+from kvlife.log import LogRun
+from kvlife.replay.chain import Chain
+from kvlife.replay.outcome import Outcome
+from kvlife.replay.report_page import tables
+from kvlife.replay.report_page.content import content_of
+from kvlife.replay.report_page.watcher import MAX_MAPS, Watcher
+
+SCRIPTS = ("format.js", "plot.js", "cursor.js", "charts.js", "heat_map.js", "start.js")
+
+
+def page_of(run: LogRun, watcher: Watcher, outcome: Outcome, chain: Chain | None) -> str:
+    """The whole page of a replayed run."""
+    layout = run.layout
+    content = content_of(watcher, outcome, layout)
+    return Template(_asset("report.html")).substitute(
+        title=tables.text(f"{run.path.name} · kvlife report"),
+        style=_asset("report.css"),
+        name=tables.text(run.path.name),
+        facts=_facts(run),
+        verdict=tables.verdict(outcome),
+        violation=tables.violation(outcome, chain),
+        figures=tables.figures(watcher, outcome),
+        pages=_per_space(layout, "pages"),
+        maps=_per_space(layout, "map"),
+        lives=_per_space(layout, "lives"),
+        tenures=tables.tenures(watcher.tally.tenures.longest, watcher.axis.kind),
+        remarks=tables.remarks(outcome),
+        version=tables.text(__version__),
+        content=embedded(content),
+        script="\n".join(_asset(name) for name in SCRIPTS),
+    )
+
+
+def embedded(content: object) -> str:
+    """JSON that cannot end the element it stands in, whatever the strings in it say."""
+    plain = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        plain = plain.replace(letter, f"\\u{ord(letter):04x}")
+    return plain
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    folder = resources.files("kvlife.replay.report_page")
+    return (folder / "assets" / name).read_text(encoding="utf-8")
+
+
+def _facts(run: LogRun) -> str:
+    config, header = run.header.config, run.header
+    pools = ", ".join(
+        f"{tables.text(space.name)} {space.num_pages - 1:,} pages" for space in run.layout.spaces
+    )
+    facts = [pools, f"{config.page_size} tokens a page", f"{config.max_requests:,} rows"]
+    if header.created_ns:
+        made = datetime.fromtimestamp(header.created_ns / 1e9, UTC)
+        facts.append(f"begun {made:%Y-%m-%d %H:%M} UTC")
+    if header.world_size > 1:
+        facts.append(f"rank {header.rank} of {header.world_size}")
+    return " · ".join(facts)
+
+
+def _per_space(layout: Layout, chart: str) -> str:
+    """A place for a chart of each page space; its name stands above where there are several."""
+    largest = sorted(layout.spaces, key=lambda space: -space.num_pages)[:MAX_MAPS]
+    several = len(layout.spaces) > 1
+    return "".join(
+        (f"<h3>{tables.text(space.name)}</h3>" if several else "")
+        + f'<div class="chart" data-chart="{chart}" data-space="{space.idx}"></div>'
+        for space in sorted(largest, key=lambda space: space.idx)
+    )
