@@ -48,12 +48,21 @@ _SIGN = re.compile("|".join(_COMPARE) + "|=")
 _KEYWORDS = ("and", "or", "not")
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Term:
-    """A metric in a condition: how it was written, and what it is in a state."""
+    """A metric in a condition: how it was written, and whether it ever had a value where asked."""
 
     text: str
-    read: Read
+    bound: Read
+    asked: bool = False
+    had_value: bool = False
+
+    def read(self, ledger: Ledger) -> Value:
+        """What it is in a state."""
+        value = self.bound(ledger)
+        self.asked = True
+        self.had_value = self.had_value or value is not None
+        return value
 
 
 @attrs.frozen(eq=False)
@@ -231,13 +240,13 @@ class _Parser:
         if len([name for name in ("space", "group") if name in arguments]) > 1:
             raise self._error("space= and group= say the same: give one of them", start)
         try:
-            read = metric.bind(self.layout, arguments)
+            bound = metric.bind(self.layout, arguments)
         except ConfigError as error:
             raise self._error(str(error), start) from error
         told = ", ".join(f"{name}={value}" for name, value in arguments.items())
         text = f"{metric.name}({told})" if told else metric.name
-        self.terms.setdefault(text, Term(text, read))
-        return _Side(start, read, states=metric.states[given[0]] if metric.states else ())
+        term = self.terms.setdefault(text, Term(text, bound))
+        return _Side(start, term.read, states=metric.states[given[0]] if metric.states else ())
 
     def _arguments(self, metric: Metric) -> dict[str, str]:
         arguments: dict[str, str] = {}

@@ -20,6 +20,7 @@ Ints = npt.NDArray[np.int32] | npt.NDArray[np.uint64]
 MAX_RUNS = 6
 MAX_SIGNS = 64
 
+_SAYS_NOTHING = (("namespace", "0"), ("evict_floor", "0"))
 _PER_GROUP = (FieldKind.PAGES, FieldKind.KEYS)
 _PER_WINDOW = (FieldKind.CURSORS, FieldKind.CURSOR_ARRAYS)
 
@@ -38,7 +39,9 @@ def words_of(event: Event | UnknownEvent, layout: Layout) -> str:
     if isinstance(event, UnknownEvent):
         return f"unknown kind {event.code}, {event.size_bytes} bytes"
     told = [
-        f"{name} {text}" for name, value in _parts(event, layout) if (text := _text(value)) != ""
+        f"{name} {text}"
+        for name, value in _parts(event, layout)
+        if (text := _text(value)) and (name, text) not in _SAYS_NOTHING
     ]
     return " ".join([type(event).__name__, ", ".join(told)]).strip()
 
@@ -107,7 +110,9 @@ def _text(value: object) -> str:
         return _listed(value)
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
-    return printable(value, MAX_SIGNS) if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return printable(value, MAX_SIGNS) or "''"
+    return str(value)
 
 
 def _listed(array: Ints) -> str:

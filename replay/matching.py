@@ -8,7 +8,8 @@ and lengths may have come to differ, and are then told as changes of events that
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +17,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.errors import EventError, LogError
+from kvlife.errors import ConfigError, EventError, LogError
 from kvlife.events import FIELDS, Event, FieldKind, Recorded
 from kvlife.log import LogRun, UnknownEvent
 from kvlife.replay.event_words import kind_of
@@ -56,6 +57,7 @@ class Stream:
     """
 
     def __init__(self, run: LogRun, start: int, kinds: frozenset[str]) -> None:
+        self.run = run
         self._source = run.events(start)
         self._kinds = kinds
         self._buffer: deque[Recorded] = deque()
@@ -298,6 +300,9 @@ class Matcher:
             return
         if (left.peek() is None) == (right.peek() is None):
             return
+        if (left if left.peek() is None else right).run.live:
+            # It may be written yet.
+            return
         longer, only = (right, found.only_right) if left.peek() is None else (left, found.only_left)
         first, other, at, other_at = left.peek(), right.peek(), left.seq, right.seq
         num = 0
@@ -395,10 +400,17 @@ def _triples(shapes: Iterable[int], *, ended: bool) -> npt.NDArray[np.uint64]:
     return mixed
 
 
-def names_of_kinds() -> Iterator[str]:
-    """The kinds and fields that may be ignored."""
-    for cls, fields in FIELDS.items():
-        yield cls.__name__
-        yield from (f"{cls.__name__}.{field.name}" for field in fields)
-        yield from (field.name for field in fields)
-    yield "step"
+def ignored_named(names: Sequence[str]) -> Ignored:
+    """What these names say is not to be compared; raises `ConfigError` for one that is nothing."""
+    kinds = {cls.__name__ for cls in FIELDS}
+    fields = {field.name for each in FIELDS.values() for field in each} | {"step"}
+    whole = {f"{cls.__name__}.{field.name}" for cls, each in FIELDS.items() for field in each}
+    for name in names:
+        if name not in kinds | fields | whole:
+            near = get_close_matches(name, sorted(kinds | fields | whole), n=3)
+            raise ConfigError(
+                f"--ignore {name}: no such kind of event, or field; near are"
+                f" {', '.join(near or sorted(kinds))}"
+            )
+    chosen = frozenset(names)
+    return Ignored(kinds=chosen & kinds, fields=chosen & (fields | whole))

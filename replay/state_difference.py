@@ -21,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 MAX_TOLD = 8
 
 _PAGE_COLUMNS = ("state", "group", "refs", "pins", "key")
-_LENGTHS = ("protected", "committed", "allocated", "settled", "prompt_len", "floor", "in_flight")
+_LENGTHS = ("protected", "committed", "allocated", "prompt_len", "floor", "in_flight")
 
 
 @attrs.frozen
@@ -103,16 +103,39 @@ def _pages_apart(left: PageSpace, right: PageSpace) -> Index:
 
 
 def _of_space(left: Ledger, right: Ledger, space_idx: int, pages: Index) -> Iterator[Entry]:
+    """Pages of a space, those to which the same has happened in one entry."""
     mine, other = left.spaces[space_idx], right.spaces[space_idx]
     name = left.layout.spaces[space_idx].name
     if mine.num_pages != other.num_pages:
         yield Entry(f"size of {name}", f"{mine.num_pages} pages", f"{other.num_pages} pages")
-    for page in pages[:MAX_TOLD].tolist():
-        told = [_page(side, space_idx, page) for side in (left, right)]
-        yield Entry(f"page {page} of {name}", *told)
+    # The first page of each kind of difference, and all pages of that kind.
+    columns = [*_seen(mine, pages), *_seen(other, pages)]
+    _, first, kinds = np.unique(
+        np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    for kind in np.argsort(first)[:MAX_TOLD].tolist():
+        alike = pages[kinds.ravel() == kind]
+        page = int(alike[0])
+        with_key = alike.size == 1 and _key(mine, page) != _key(other, page)
+        told = [_page(side, space_idx, page, with_key=with_key) for side in (left, right)]
+        which = f"page {page}" if alike.size == 1 else f"pages {numbers(alike)}"
+        yield Entry(f"{which} of {name}", *told)
 
 
-def _page(ledger: Ledger, space_idx: int, page: int) -> str:
+def _seen(space: PageSpace, pages: Index) -> Iterator[npt.NDArray[np.int64]]:
+    """What of some pages is told, column by column; a page that is not there is -1."""
+    there = pages[pages < space.num_pages]
+    for column in (space.state, space.group, space.refs, space.pins, space.key != 0):
+        seen = np.full(pages.size, -1, np.int64)
+        seen[: there.size] = column[there]
+        yield seen
+
+
+def _key(space: PageSpace, page: int) -> int:
+    return int(space.key[page]) if page < space.num_pages else 0
+
+
+def _page(ledger: Ledger, space_idx: int, page: int, *, with_key: bool) -> str:
     space = ledger.spaces[space_idx]
     if page >= space.num_pages:
         return "not there"
@@ -122,7 +145,7 @@ def _page(ledger: Ledger, space_idx: int, page: int) -> str:
     told += f", refs {space.refs[page]}"
     if space.pins[page]:
         told += f", pins {space.pins[page]}"
-    if space.key[page]:
+    if with_key:
         told += f", key {space.key[page]:016x}"
     if sum(group.space_idx == space_idx for group in ledger.layout.groups) > 1:
         told += f", of group {ledger.layout.groups[space.group[page]].name}"
@@ -139,7 +162,7 @@ def _rows_apart(left: Ledger, right: Ledger) -> Index:
     live = np.union1d(mine.in_use(), other.in_use())
     live = live[live < num]
     unlike = mine.state[live] != other.state[live]
-    for name in ("protected", "committed", "allocated", "prompt_len", "floor", "in_flight"):
+    for name in _LENGTHS:
         unlike |= getattr(mine, name)[live] != getattr(other, name)[live]
     unlike |= _settled(left, live) != _settled(right, live)
     if len(mine.cursors) == len(other.cursors):
@@ -196,9 +219,12 @@ def _row(ledger: Ledger, row: int) -> dict[str, str]:
     if ledger.rows.state[row] == RowState.FREE:
         return {"": "FREE"}
     told = {"": printable(holder_of(ledger, row))}
+    settled = int(_settled(ledger, np.array([row]))[0])
+    if settled != ledger.rows.allocated[row]:
+        told["settled"] = str(settled)
     for name in _LENGTHS:
         column: Any = getattr(ledger.rows, name)  # Any: named columns of integers
-        told[name] = str(column[row] if name != "settled" else _settled(ledger, np.array([row]))[0])
+        told[name] = str(column[row])
     for group in ledger.layout.window_groups:
         told[f"cursor of {group.name}"] = str(ledger.rows.cursors[group.window_idx or 0, row])
     for group in ledger.layout.groups:

@@ -77,6 +77,12 @@ class Timeline:
             )
         return ledger
 
+    def onward(self, ledger: Ledger, seq: int) -> Ledger:
+        """The state before event `seq`, folded on from an earlier state of this run."""
+        for moment in self._walk(ledger, ledger.next_seq, min(seq, self.last_seq)):
+            ledger = moment.ledger
+        return ledger
+
     def walk(
         self, start: int | None = None, stop: int | None = None, *, before: Before | None = None
     ) -> Iterator[Moment]:
