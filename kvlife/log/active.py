@@ -14,6 +14,7 @@ from kvlife.log.background import LogThread, sync_directory
 from kvlife.log.claim import write_header
 from kvlife.log.encode import Encoder
 from kvlife.log.files import segment_path
+from kvlife.log.notes import GatheredNames
 from kvlife.log.options import WriterOptions
 from kvlife.log.pace import SnapshotPace
 from kvlife.log.retention import KeptSegment
@@ -33,6 +34,8 @@ from kvlife.log.wire import (
     SNAPSHOT,
 )
 
+# Notes of names are handed over after so many bytes of events, so that they stay few.
+_NOTED_BYTES = 1 << 20
 # What a segment holds beside the group it was made for: head, foot, and a gap and a snapshot.
 _BESIDE_BYTES = SEGMENT_HEAD_BYTES + FOOT_BYTES + 2 * record_bytes(bytes(SEQS.size))
 
@@ -63,6 +66,8 @@ class ActiveRun:
         self._sealed_bytes = 0
         self._exhausted = False
         self._woken = False
+        self._layout = layout
+        self._notes_due = 0
         # In a gap: the seq of the next event that is missing.
         self._missing_seq: int | None = None
         self._gap_retry_at = 0
@@ -73,7 +78,7 @@ class ActiveRun:
         self.encoder = Encoder(layout)
         before = SegmentLink(last_crc=0, header_crc=self._header_crc, step=0, time_ns=0)
         file = self.thread.take_spare(self._file_bytes)
-        self.tape, self._kept = self._take_up(file, 0, 0, 0, before)
+        self.tape, self._kept, self._names = self._take_up(file, 0, 0, 0, before)
         self.thread.prepare_spare()
         if self._durable:
             sync_directory(path)
@@ -168,7 +173,7 @@ class ActiveRun:
         )
         tape.put_control(CLOSE, whole, end)
         tape.limit = 0
-        self._seal(tape, self._kept, num_events)
+        self._seal(tape, self._kept, self._names, num_events)
         self.thread.stop()
         if self._durable:
             sync_directory(self.path)
@@ -204,11 +209,11 @@ class ActiveRun:
         The new segment gets its name before the old one is sealed: a sealed segment that no other
         follows has lost it.
         """
-        old, old_kept = self.tape, self._kept
+        old, old_kept, old_names = self.tape, self._kept, self._names
         need_bytes += sum(map(record_bytes, self.encoder.definitions)) + _BESIDE_BYTES
         file = self.thread.take_spare(max(need_bytes, self._file_bytes))
         try:
-            self.tape, self._kept = self._take_up(
+            self.tape, self._kept, self._names = self._take_up(
                 file, old.idx + 1, first_seq, old.state[2], old.link(self._header_crc)
             )
         except LogError:
@@ -217,11 +222,11 @@ class ActiveRun:
         self._exhausted = False
         self.encoder.reset()
         self.thread.prepare_spare()
-        self._seal(old, old_kept, old.state[2] - old.first_seq)
+        self._seal(old, old_kept, old_names, old.state[2] - old.first_seq)
 
     def _take_up(
         self, file: MappedFile, idx: int, first_seq: int, after_seq: int, before: SegmentLink
-    ) -> tuple[Tape, KeptSegment]:
+    ) -> tuple[Tape, KeptSegment, GatheredNames]:
         tape = Tape(file, idx, first_seq, after_seq, before)
         if first_seq != after_seq:
             tape.put_control(GAP, SEQS.pack(after_seq, first_seq), tape.capacity)
@@ -229,19 +234,24 @@ class ActiveRun:
         kept = KeptSegment(file.path, idx, file.num_bytes)
         self.thread.inventory.add_segment(kept)
         self.thread.active = tape
-        return tape, kept
+        self._notes_due = 0
+        return tape, kept, GatheredNames(self._layout, first_seq)
 
-    def _seal(self, tape: Tape, kept: KeptSegment, num_events: int) -> None:
+    def _seal(self, tape: Tape, kept: KeptSegment, names: GatheredNames, num_events: int) -> None:
         tape.put_control(SEAL, SEQS.pack(num_events, tape.state[2]), tape.file.num_bytes)
         self._sealed_bytes += tape.state[0]
-        self.thread.seal(tape, kept)
+        self._hand_over_notes(names)
+        self.thread.seal(tape, kept, names)
 
     def _settle(self) -> None:
         """Say up to where `put` may write without being asked, and whether a snapshot is due."""
         tape = self.tape
+        if tape.state[0] >= self._notes_due:
+            self._hand_over_notes(self._names)
+            self._notes_due = tape.state[0] + _NOTED_BYTES
         while True:
             self._woken = False
-            tape.limit = tape.capacity
+            tape.limit = min(tape.capacity, self._notes_due)
             due_in = self._pace.due_in(self.log_bytes)
             self.wants_snapshot = due_in is not None and due_in <= 0
             if due_in is not None and due_in > 0:
@@ -259,6 +269,7 @@ class ActiveRun:
         if self._missing_seq is None:
             offset = self.tape.put_control(SNAPSHOT, body, self.tape.capacity)
             if offset is not None:
+                self._hand_over_notes(self._names, seq)
                 return offset
         try:
             self._rotate(0, seq)
@@ -271,6 +282,12 @@ class ActiveRun:
             return None
         self._missing_seq = None
         return self.tape.put_control(SNAPSHOT, body, self.tape.capacity)
+
+    def _hand_over_notes(self, names: GatheredNames, next_seq: int | None = None) -> None:
+        """Have the log's thread take the notes up; a stretch begins at `next_seq`."""
+        # In this order a signal handler's exception may have notes taken up twice, but never lost.
+        self.thread.note(names, self.encoder.notes, next_seq)
+        self.encoder.handed_over()
 
     def _hand_over(self, snapshot: StateSnapshot, seq: int, offset: int) -> None:
         self._pace.begin(self.log_bytes)

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from kvlife.config import Layout
 from kvlife.errors import LogError
-from kvlife.log.files import TEMPORARY, segment_path, snapshot_path
+from kvlife.log.files import TEMPORARY, names_path, segment_path, snapshot_path
+from kvlife.log.names import write_names
+from kvlife.log.notes import GatheredNames, Notes
 from kvlife.log.options import WriterOptions
 from kvlife.log.retention import (
     RING_SEGMENTS,
@@ -84,9 +86,14 @@ class LogThread:
         """Have the next segment file made ahead."""
         self._jobs.put(self._recycle if self._retention.ring_bytes else self._make_spare)
 
-    def seal(self, tape: Tape, kept: KeptSegment) -> None:
+    def note(self, names: GatheredNames, notes: Notes, next_seq: int | None) -> None:
+        """Have notes taken up among the names of a segment; a ring keeps none."""
+        if self._retention.ring_bytes is None:
+            self._jobs.put(partial(names.take_up, notes, next_seq))
+
+    def seal(self, tape: Tape, kept: KeptSegment, names: GatheredNames) -> None:
         """Have a finished segment compressed or cut to its size, and old ones removed."""
-        self._jobs.put(partial(self._seal, tape, kept))
+        self._jobs.put(partial(self._seal, tape, kept, names))
 
     def snapshot(
         self,
@@ -171,7 +178,7 @@ class LogThread:
             stale.path.rename(slot)
             self._slots.append(slot)
 
-    def _seal(self, tape: Tape, kept: KeptSegment) -> None:
+    def _seal(self, tape: Tape, kept: KeptSegment, names: GatheredNames) -> None:
         used = tape.state[0]
         try:
             if self._durable:
@@ -182,6 +189,7 @@ class LogThread:
                 else:
                     os.ftruncate(tape.file.fd, used)
                     kept.num_bytes = used
+                kept.num_bytes += self._write_names(tape, names)
         except OSError as error:
             raise log_full(tape.file.path, used, error) from error
         finally:
@@ -191,6 +199,20 @@ class LogThread:
             self._retain(kept.last_ns)
             if self._retention.ring_bytes is not None:
                 self._recycle()
+
+    def _write_names(self, tape: Tape, names: GatheredNames) -> int:
+        """Write the names of a segment beside it; they only save reading, so none is no fault."""
+        path = names_path(self._run, tape.idx, tape.first_seq)
+        beside = path.with_name(path.name + TEMPORARY)
+        try:
+            num_bytes = 0 if names.lost else write_names(beside, tape.head_crc, names.stretches())
+            if num_bytes:
+                beside.rename(path)
+            return num_bytes
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            self._note(f"{path}: the names of the segment are not written ({error})")
+            return 0
 
     def _pack(self, tape: Tape, used: int) -> tuple[Path, int]:
         """Write the compressed segment beside the raw one, give it its name, remove the raw one."""

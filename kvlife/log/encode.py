@@ -9,7 +9,24 @@ import numpy as np
 
 from kvlife.config import Layout
 from kvlife.errors import EventError
-from kvlife.events import FIELDS, Allocated, Committed, Event, FieldKind, StepDispatched
+from kvlife.events import (
+    FIELDS,
+    Admitted,
+    Allocated,
+    Committed,
+    Event,
+    FieldKind,
+    Pinned,
+    Released,
+    Resized,
+    Resumed,
+    Retracted,
+    RolledBack,
+    SessionClosed,
+    SessionRestored,
+    SessionSaved,
+    StepDispatched,
+)
 from kvlife.log.batches import Batch, BatchTable, LenTrail
 from kvlife.log.ints import (
     I32,
@@ -20,20 +37,31 @@ from kvlife.log.ints import (
     varint,
     zigzag,
 )
+from kvlife.log.notes import Notes
 from kvlife.log.wire import GROUP, MAX_RUN, MAX_RUN_TOTAL
 
+# Fields that name pages which an event takes from the free list.
+_TAKEN = frozenset({(Allocated, "pages"), (Resumed, "restored")})
+_REQUESTS = {Admitted: "rid", Resumed: "rid", Released: "rid", Retracted: "rid"}
+_REQUESTS |= {SessionSaved: "rid", SessionRestored: "rid", Pinned: "owner"}
+_SESSIONS = frozenset({SessionSaved, SessionRestored, SessionClosed})
 _MISUSE = (AttributeError, IndexError, OverflowError, TypeError, ValueError)
 
 
 class Encoder:
-    """Encodes groups of events; what it remembers of batches lasts until `reset`."""
+    """Encodes groups of events; what it remembers of batches lasts until `reset`.
+
+    `notes` is what the events named since they were last `handed_over`.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._num_groups = len(layout.groups)
         self._num_windows = len(layout.window_groups)
         self._table = BatchTable()
+        self.notes = Notes(self._num_groups)
         self._batch: Batch | None = None
         self._key = (0, 0)
+        self._takes = False
         self._num_rows = 0
         self._run_left = 0
         self._event: Event | None = None
@@ -56,6 +84,10 @@ class Encoder:
         """The same, when they are written."""
         taken, self._table.definitions = self._table.definitions, []
         return taken
+
+    def handed_over(self) -> None:
+        """Begin the notes anew: somebody else has those made so far."""
+        self.notes = Notes(self._num_groups)
 
     def group(self, events: Sequence[Event]) -> tuple[int, bytes]:
         """Kind and body of the record of a group that is not empty."""
@@ -81,8 +113,10 @@ class Encoder:
             raise EventError(f"{type(event).__name__} is no event that a log can hold")
         self._event = event
         self._batch = None
+        self._note_ids(event)
         for idx, field in enumerate(fields):
             self._key = (event.CODE, idx)
+            self._takes = (type(event), field.name) in _TAKEN
             try:
                 self._by_kind[field.kind](self, out, getattr(event, field.name))
             except _MISUSE as error:
@@ -91,6 +125,16 @@ class Encoder:
                 ) from error
         if self._run_left < 0:
             raise EventError(f"a group that names more than {MAX_RUN_TOTAL} rows: make it smaller")
+
+    def _note_ids(self, event: Event) -> None:
+        notes, kind = self.notes, type(event)
+        rid = getattr(event, _REQUESTS[kind]) if kind in _REQUESTS else None
+        if rid is not None:
+            notes.requests.append(rid)
+        if kind in _SESSIONS:
+            notes.sessions.append(event.session_id)  # type: ignore[union-attr]  # these have one
+        if isinstance(event, Resized):
+            notes.num_pages[event.space] = max(event.num_pages, notes.num_pages.get(event.space, 0))
 
     # The hot events. None means that the general way must be taken.
 
@@ -102,8 +146,7 @@ class Encoder:
         if trail is None or len(event.pages) != self._num_groups:
             return None
         pages = b""
-        for group_pages in event.pages:
-            listed = quick_page_list(group_pages)
+        for listed in map(quick_page_list, event.pages, self.notes.taken):
             if listed is None:
                 return None
             pages += listed
@@ -153,6 +196,10 @@ class Encoder:
             raise ValueError(f"{value} is no int32")
         put_varint(out, zigzag(value))
 
+    def _row(self, out: bytearray, value: int) -> None:
+        self._unsigned(out, value)
+        self.notes.rows.append(value.to_bytes(4, "little"))
+
     def _maybe_row(self, out: bytearray, value: int | None) -> None:
         if value is None:
             out.append(0)
@@ -160,6 +207,7 @@ class Encoder:
         if value < 0:
             raise ValueError(f"{value} is no row")
         self._unsigned(out, value + 1)
+        self.notes.rows.append(value.to_bytes(4, "little"))
 
     def _rows(self, out: bytearray, value: I32) -> None:
         batch = self._batch = self._table.find(value)
@@ -169,8 +217,10 @@ class Encoder:
             put_varint(out, value.size)
             if value.size:
                 pack_ints(out, value, 0)
+                self.notes.rows.append(value.tobytes())
         else:
             out.append(batch.slot + 1)
+            self.notes.rows.append(batch.content)
 
     def _row_lengths(self, out: bytearray, value: I32) -> None:
         require_int32(value)
@@ -199,24 +249,34 @@ class Encoder:
             batch.committed = trail
         return trail
 
-    def _page_list(self, out: bytearray, value: I32) -> None:
-        quick = quick_page_list(value)
+    def _page_list(self, out: bytearray, value: I32, noted: list[bytes]) -> None:
+        quick = quick_page_list(value, noted)
         if quick is not None:
             out += quick
             return
         require_int32(value)
         put_varint(out, value.size)
         self._run_left -= pack_ints(out, value, self._run_left)
+        noted.append(value.tobytes())
 
     def _pages(self, out: bytearray, value: Sequence[I32]) -> None:
         self._one_each(value, self._num_groups)
-        for pages in value:
-            self._page_list(out, pages)
+        noted = self.notes.taken if self._takes else self.notes.named
+        for pages, group_noted in zip(value, noted, strict=True):
+            self._page_list(out, pages, group_noted)
 
-    def _maybe_pages(self, out: bytearray, value: I32 | None) -> None:
+    def _group_pages(self, out: bytearray, value: I32) -> None:
+        # GROUP_PAGES stand beside a GROUP.
+        group: int = self._event.group  # type: ignore[union-attr]
+        self._page_list(out, value, self.notes.named[group])
+
+    def _host_pages(self, out: bytearray, value: I32) -> None:
+        self._page_list(out, value, [])
+
+    def _maybe_host_pages(self, out: bytearray, value: I32 | None) -> None:
         out.append(value is not None)
         if value is not None:
-            self._page_list(out, value)
+            self._page_list(out, value, [])
 
     def _keys(self, out: bytearray, value: Sequence[np.ndarray]) -> None:
         self._one_each(value, self._num_groups)
@@ -251,6 +311,16 @@ class Encoder:
         if len(value):
             for column in range(4):
                 self._run_left -= pack_ints(out, value[:, column], self._run_left)
+            self._note_links(value)
+
+    def _note_links(self, links: np.ndarray) -> None:
+        """A link is (group, ..., page, page); a copy's second page is taken."""
+        copies = isinstance(self._event, RolledBack)
+        for group in set(links[:, 0].tolist()):
+            pages = links[links[:, 0] == group, 2:]
+            self.notes.named[group].append(pages.tobytes())
+            if copies:
+                self.notes.taken[group].append(pages[:, 1].tobytes())
 
     @staticmethod
     def _one_each(value: Sequence[object], wanted: int) -> None:
@@ -265,16 +335,16 @@ class Encoder:
         FieldKind.COUNT: _unsigned,
         FieldKind.U64: _unsigned,
         FieldKind.LENGTH: _signed,
-        FieldKind.ROW: _unsigned,
+        FieldKind.ROW: _row,
         FieldKind.MAYBE_ROW: _maybe_row,
         FieldKind.GROUP: _unsigned,
         FieldKind.SPACE: _unsigned,
         FieldKind.ROWS: _rows,
         FieldKind.LENGTHS: _row_lengths,
         FieldKind.PAGES: _pages,
-        FieldKind.GROUP_PAGES: _page_list,
-        FieldKind.HOST_PAGES: _page_list,
-        FieldKind.MAYBE_HOST_PAGES: _maybe_pages,
+        FieldKind.GROUP_PAGES: _group_pages,
+        FieldKind.HOST_PAGES: _host_pages,
+        FieldKind.MAYBE_HOST_PAGES: _maybe_host_pages,
         FieldKind.KEYS: _keys,
         FieldKind.CURSORS: _cursors,
         FieldKind.CURSOR_ARRAYS: _cursor_arrays,

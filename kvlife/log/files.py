@@ -38,6 +38,11 @@ def segment_path(run: Path, idx: int, first_seq: int, *, packed: bool = False) -
     return run / f"{idx:08d}-{first_seq:020d}.{'segz' if packed else 'seg'}"
 
 
+def names_path(run: Path, idx: int, first_seq: int) -> Path:
+    """Where the names of a segment lie."""
+    return run / f"{idx:08d}-{first_seq:020d}.names"
+
+
 def snapshot_path(run: Path, seq: int) -> Path:
     """Where the snapshot of the state before `seq` lies."""
     return run / f"{seq:020d}.snap"

@@ -139,10 +139,11 @@ def _quick_run(raw: bytes, num: int, step: int) -> bytes | None:
     return _RUN_HEADS[num] + varint(first << 1) + _UNIT_STEPS[step]
 
 
-def quick_page_list(pages: I32) -> bytes | None:
+def quick_page_list(pages: I32, noted: list[bytes]) -> bytes | None:
     """A page list of at most 4,096 entries, in byte planes; None where `pack_ints` shall do it.
 
-    Slices of bytes find the width without a look at the values, which takes numpy much longer.
+    Slices of bytes find the width without a look at the values, which takes numpy much longer. The
+    pages as bytes are added to `noted`.
     """
     num = pages.size
     if not num:
@@ -150,6 +151,7 @@ def quick_page_list(pages: I32) -> bytes | None:
     if num > _QUICK_PAGES or pages.dtype is not _INT32:
         return None
     raw = pages.tobytes()
+    noted.append(raw)
     if num > 2:
         rise = int.from_bytes(raw[-4:], "little") - int.from_bytes(raw[:4], "little")
         if rise == num - 1 or rise == 1 - num:

@@ -17,8 +17,16 @@ from kvlife.ledger import FrozenState
 from kvlife.log.claim import is_live
 from kvlife.log.cursor import BadBytes
 from kvlife.log.decode import widest
-from kvlife.log.files import HEADER_NAME, SegmentFile, list_run, list_runs, snapshot_path
+from kvlife.log.files import (
+    HEADER_NAME,
+    SegmentFile,
+    list_run,
+    list_runs,
+    names_path,
+    snapshot_path,
+)
 from kvlife.log.header import RunHeader, decode_header, read_header
+from kvlife.log.names import LogStretch, read_names
 from kvlife.log.segment_file import (
     SegmentHead,
     UnreadableHead,
@@ -27,9 +35,7 @@ from kvlife.log.segment_file import (
 )
 from kvlife.log.snapshot_file import read_head, read_snapshot
 from kvlife.log.stretch import Position, Stretch
-from kvlife.log.tail import CloseMark, Gap, Tail, scan_tail
-from kvlife.log.walk import next_valid
-from kvlife.log.wire import MAX_PACKED_BYTES
+from kvlife.log.tail import CloseMark, Gap, Tail, damage_of, holds_records, scan_tail
 
 _TRIES = 5
 
@@ -157,6 +163,18 @@ class LogRun:
         place = bisect_right(self.snapshots, seq)
         return self.snapshots[place - 1] if place else None
 
+    def stretches(self) -> Iterator[LogStretch]:
+        """The log from its segments' beginnings and snapshots on, with what each stretch names."""
+        for file, head in zip(self._files, self._heads, strict=True):
+            named = None
+            if head is not None:
+                path = names_path(self.path, file.idx, file.first_seq)
+                named = read_names(path, head, len(self.layout.spaces))
+            if named is None:
+                yield LogStretch(file.first_seq, None)
+            else:
+                yield from (LogStretch(names.first_seq, names) for names in named)
+
     def _open_files(self) -> Tail:
         for left in range(_TRIES - 1, -1, -1):
             try:
@@ -182,7 +200,7 @@ class LogRun:
         try:
             read_segment_head(file, self._header_crc)
         except UnreadableHead as error:
-            if _holds_records(file):
+            if holds_records(file):
                 if self.salvage:
                     return False
                 raise
@@ -222,7 +240,7 @@ class LogRun:
                 raise trouble from error
             self._warnings.append(f"{trouble}; its events, from seq {file.first_seq}, are lost")
             return Tail(file.first_seq)
-        damage = _damage(file, tail, follower_lost=follower_lost)
+        damage = damage_of(file, tail, follower_lost=follower_lost)
         if damage is not None:
             if not self.salvage:
                 raise damage
@@ -362,32 +380,6 @@ class LogRun:
             if other.idx == file.idx:
                 return read_segment(other, self._header_crc)
         raise LogError(f"{file.path}: is gone: the writer's retention removed it meanwhile")
-
-
-def _damage(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:
-    """What of the last segment is no tear but damage."""
-    if tail.bad:
-        return LogCorrupt(
-            f"{file.path}: offset {tail.bad[0].offset}: {tail.bad[0]}, and valid records follow it:"
-            " use --salvage to go on from the next snapshot"
-        )
-    if tail.torn is not None and tail.sealed:
-        return LogCorrupt(f"{file.path}: offset {tail.torn.offset}: {tail.torn}, behind the seal")
-    if tail.sealed and tail.closed is None and not follower_lost:
-        return LogTruncated(
-            f"{file.path}: is sealed, so segment {file.idx + 1} followed it, and is missing:"
-            " use --salvage to read what is there"
-        )
-    return None
-
-
-def _holds_records(file: SegmentFile) -> bool:
-    with file.path.open("rb") as stream:
-        content = stream.read(MAX_PACKED_BYTES)
-    try:
-        return next_valid(content, 0) is not None
-    except BadBytes:
-        return True
 
 
 def _placed(file: SegmentFile, error: LogError) -> LogError:

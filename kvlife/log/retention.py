@@ -120,7 +120,8 @@ class Inventory:
             gone_snapshots = [s for s in self._snapshots if s.seq < start.seq]
             self._segments = self._segments[len(gone_segments) :]
             self._snapshots = self._snapshots[len(gone_snapshots) :]
-        return [s.path for s in gone_segments] + [s.path for s in gone_snapshots]
+        names = [s.path.with_suffix(".names") for s in gone_segments]
+        return [s.path for s in gone_segments] + names + [s.path for s in gone_snapshots]
 
     def _first_kept(self, retention: Retention, now_ns: int) -> KeptSnapshot | None:
         """The newest snapshot behind which enough history lies."""

@@ -116,7 +116,7 @@ class Tape:
     tuple, so that an exception from a signal handler finds either all of it moved or nothing.
     """
 
-    __slots__ = ("_map", "file", "first_seq", "idx", "limit", "state")
+    __slots__ = ("_map", "file", "first_seq", "head_crc", "idx", "limit", "state")
 
     def __init__(
         self, file: MappedFile, idx: int, first_seq: int, after_seq: int, before: SegmentLink
@@ -140,7 +140,7 @@ class Tape:
             before.last_crc,
             before.header_crc,
         )
-        crc = zlib.crc32(head)
+        self.head_crc = crc = zlib.crc32(head)
         self._map[:SEGMENT_HEAD_BYTES] = head + CRC.pack(crc)
         self.state = (SEGMENT_HEAD_BYTES, crc, first_seq, before.step, before.time_ns)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import attrs
 
+from kvlife.errors import LogCorrupt, LogError, LogTruncated
+from kvlife.log.cursor import BadBytes
+from kvlife.log.files import SegmentFile
 from kvlife.log.segment_file import SegmentHead
 from kvlife.log.walk import BadRecord, next_valid, num_events_in, records
 from kvlife.log.wire import (
     CLOSE,
     CLOSE_BODY,
     GAP,
+    MAX_PACKED_BYTES,
     SEAL,
     SEGMENT_HEAD_BYTES,
     SEQ,
@@ -92,3 +96,30 @@ def _scan(tail: Tail, head: SegmentHead, content: bytes, offset: int, link: int 
                 tail.gaps.append(Gap(first_seq=first_seq, next_seq=tail.next_seq))
         elif kind == SEAL:
             tail.sealed = True
+
+
+def damage_of(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:
+    """What of the last segment is no tear but damage."""
+    if tail.bad:
+        return LogCorrupt(
+            f"{file.path}: offset {tail.bad[0].offset}: {tail.bad[0]}, and valid records follow it:"
+            " use --salvage to go on from the next snapshot"
+        )
+    if tail.torn is not None and tail.sealed:
+        return LogCorrupt(f"{file.path}: offset {tail.torn.offset}: {tail.torn}, behind the seal")
+    if tail.sealed and tail.closed is None and not follower_lost:
+        return LogTruncated(
+            f"{file.path}: is sealed, so segment {file.idx + 1} followed it, and is missing:"
+            " use --salvage to read what is there"
+        )
+    return None
+
+
+def holds_records(file: SegmentFile) -> bool:
+    """Whether a segment file holds a valid record."""
+    with file.path.open("rb") as stream:
+        content = stream.read(MAX_PACKED_BYTES)
+    try:
+        return next_valid(content, 0) is not None
+    except BadBytes:
+        return True
