@@ -84,8 +84,11 @@ class Census:
         width = group.table_width
         high = np.clip(-(-self.ledger.rows.allocated[self.live] // group.page_size), 0, width)
         whole = spans_of(self.live * width, np.zeros_like(high), high)
-        filled = whole[self.ledger.tables[group.idx][whole] != 0]
-        return np.setdiff1d(filled, at)
+        table = self.ledger.tables[group.idx]
+        is_extra = np.zeros(table.size, np.bool_)
+        is_extra[whole] = table[whole] != 0
+        is_extra[at] = False
+        return np.flatnonzero(is_extra)
 
     @cached_property
     def refs(self) -> tuple[I64, ...]:

@@ -58,8 +58,8 @@ def _keys_of_group(effect: Effect, event: Protected, group: GroupLayout) -> Evid
         found = effect.page_evidence(group.space_idx, pages[wrong], why="no page to publish there")
         return {**found, **named, **naming(table_idx=table_idx[wrong])}
     new = fresh & ~rebound
-    found = _key_in_use(effect, group, pages[new], given[new])
-    return None if found is None else {**found, **named}
+    in_use = _key_in_use(effect, group, pages[new], given[new])
+    return None if in_use is None else {**in_use, **named}
 
 
 def _key_in_use(effect: Effect, group: GroupLayout, pages: I32, keys: U64) -> Evidence | None:
