@@ -259,7 +259,9 @@ class Proofs:
 def _one_row_writable(ledger: Ledger, lane: Lane) -> bool:
     """As `_writable` for one row, whose entries lie side by side."""
     row, start, end = int(lane.index[0]), int(lane.committed[0]), int(lane.allocated[0])
-    if ledger.layout.scheduled or not 0 <= start <= end <= ledger.layout.capacity:
+    if ledger.layout.scheduled:
+        start = max(start, int(ledger.rows.protected[row]))
+    if not 0 <= start <= end <= ledger.layout.capacity:
         return False
     for group in ledger.layout.groups:
         base = row * group.table_width
