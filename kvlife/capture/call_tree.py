@@ -6,7 +6,6 @@ outermost call stand together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import attrs
@@ -62,29 +61,29 @@ class CallTree:
     def __init__(self, found: Contradictions) -> None:
         """No line has been read."""
         self._found = found
+        self._waiting: dict[int, list[Call]] = {}
         self._next_seq = 0
         self._last_ns = 0
         self._num_lines = 0
         self._highest_call = 0
         self.num_calls: dict[str, int] = {}
 
-    def outermost(self, lines: Iterable[tuple[int, ops.AnyLine]]) -> Iterator[Call]:
-        """The outermost calls in order; what is open when the lines end is a contradiction."""
-        waiting: dict[int, list[Call]] = {}
-        for number, line in lines:
-            self._found.place = (number, line.op)
-            self._in_order(line)
-            call = Call(number, line, waiting.pop(line.call, []))
-            self._nested_well(call)
-            if line.parent is None:
-                self._whole(waiting)
-                self._found.place = (number, line.op)
-                yield call
-            else:
-                waiting.setdefault(line.parent, []).append(call)
-        if waiting:
-            missing = ", ".join(map(str, sorted(waiting)[:5]))
-            self._found.note(f"the capture ends inside call {missing}")
+    def add(self, number: int, line: ops.AnyLine) -> Call | None:
+        """Take in one line and its number; the outermost call that it ends, if it does."""
+        self._found.place = (number, line.op)
+        self._in_order(line)
+        call = Call(number, line, self._waiting.pop(line.call, []))
+        self._nested_well(call)
+        if line.parent is not None:
+            self._waiting.setdefault(line.parent, []).append(call)
+            return None
+        self._whole()
+        return call
+
+    def end(self) -> None:
+        """There are no more lines; a call that is open is a contradiction."""
+        if self._waiting:
+            self._found.note(f"the capture ends inside call {min(self._waiting)}")
 
     def _in_order(self, line: ops.AnyLine) -> None:
         same = self._found.same
@@ -112,13 +111,13 @@ class CallTree:
             if inner.line.enter_ns < call.line.enter_ns:
                 self._found.note(f"call {begun} was made inside it, and began before it")
 
-    def _whole(self, waiting: dict[int, list[Call]]) -> None:
+    def _whole(self) -> None:
         """At the end of an outermost call all calls that were begun have ended."""
-        number, op = self._found.place
-        for parent, calls in list(waiting.items()):
-            del waiting[parent]
+        place = self._found.place
+        while self._waiting:
+            parent, calls = self._waiting.popitem()
             self._found.place = (calls[0].number, calls[0].line.op)
             self._found.note(f"it was made inside call {parent}, of which there is no line")
-        self._found.place = (number, op)
+        self._found.place = place
         if not self._found.same("the number of calls", self._highest_call, self._num_lines):
             self._num_lines = self._highest_call

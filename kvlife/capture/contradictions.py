@@ -34,8 +34,7 @@ class Stopped(CaptureError):
 class Contradictions:
     """Collects contradictions; where the first is to end the import, it raises `Stopped`.
 
-    `place` says where the import is: the line's number and op. What is found is about that line
-    unless another one is named.
+    `place` says where the import is, as the number and op of a line: what is found is about that.
     """
 
     def __init__(self, *, stop_at_first: bool) -> None:

@@ -25,6 +25,7 @@ from kvlife.invariants import Checker, Finding
 from kvlife.log import LogWriter
 
 SPACE = "blocks"
+_MAX_MARK = 1024
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +124,7 @@ class VllmImport:
         observer = Observer(
             pool_config(header),
             log=None if log is None else LogWriter(log, clock_ns=self._clock),
-            checker=Checker(policy=policy, on_violation=self._violations.append),
+            checker=Checker(policy=policy, on_violation=self._violated),
             clock=self._clock,
             group=header.workload,
         )
@@ -140,8 +141,14 @@ class VllmImport:
         self._ended_at: int | None = None
         self._digest = 0
 
+        told = f"imported from {header.engine} {header.version}, {ops.FORMAT}: {header.workload}"
+        observer.mark(told[:_MAX_MARK])
+
     def _clock(self) -> int:
         return self._now_ns
+
+    def _violated(self, finding: Finding) -> None:
+        self._violations.append(finding)
 
     def __enter__(self) -> Self:
         """Use as a context."""
@@ -160,28 +167,37 @@ class VllmImport:
 
     def read(self, lines: Iterable[tuple[int, ops.AnyLine]]) -> None:
         """Take all lines in; under the policy raise, up to the first thing that is wrong."""
-        header, observer = self._state.header, self.observer
-        told = f"imported from {header.engine} {header.version}, {ops.FORMAT}: {header.workload}"
-        observer.mark(told)
+        observer = self.observer
         try:
-            for call in self._tree.outermost(lines):
-                self.take(call)
-            self._found.place = (1 + sum(self._tree.num_calls.values()), "end of file")
-            if self._ended_at is None:
-                self._found.note(
-                    "the capture stops without its `end` line: what follows is missing"
-                )
+            for number, line in lines:
+                self.feed(number, line)
+            self.finish()
         except InvariantViolation:
             return  # it is among the violations, and has closed the run
         except Stopped as stopped:
             if not observer.closed:
-                observer.mark(f"the import stopped: {stopped}"[:1024])
+                observer.mark(f"the import stopped: {stopped}"[:_MAX_MARK])
         if not observer.closed:
             self._digest = observer.ledger.digest()
             observer.close()
 
-    def take(self, call: Call) -> None:
-        """Take one outermost call in; under the policy collect, as far as it can be."""
+    def feed(self, number: int, line: ops.AnyLine) -> None:
+        """Take in one line and its number; what it ends goes to the observer.
+
+        Under the policy raise, raises `Stopped` or `InvariantViolation` at what is wrong.
+        """
+        call = self._tree.add(number, line)
+        if call is not None:
+            self._take(call)
+
+    def finish(self) -> None:
+        """There are no more lines."""
+        self._found.place = (1 + sum(self._tree.num_calls.values()), "end of file")
+        self._tree.end()
+        if self._ended_at is None:
+            self._found.note("the capture stops without its `end` line: what follows is missing")
+
+    def _take(self, call: Call) -> None:
         self._found.place = (call.number, call.line.op)
         if self._ended_at is not None:
             self._found.note(f"it stands after the end, which is line {self._ended_at}")
