@@ -38,6 +38,10 @@ COMMANDS = {
         "kvlife.replay.inspect_command:inspect",
         "Show the state of a log at any event: pages, rows by holder, sessions, pins, steps.",
     ),
+    "log": (
+        "kvlife.replay.log_command:log",
+        "Show the events of a log, filtered by kind, request, page, row, step or time.",
+    ),
     "leaks": (
         "kvlife.replay.leaks_command:leaks",
         "Tell what is held, by whom and since when, from what is lost, and say who lost it.",
@@ -53,6 +57,10 @@ COMMANDS = {
     "report": (
         "kvlife.replay.report_command:report",
         "Show a run in one HTML file: pages over time, who held what, what went wrong.",
+    ),
+    "top": (
+        "kvlife.replay.top_command:top",
+        "Watch runs while they are written: pages, rows, rates, violations.",
     ),
     "diff": (
         "kvlife.replay.diff_command:diff",
