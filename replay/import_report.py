@@ -29,6 +29,7 @@ def import_as_json(outcome: ImportOutcome, seconds: float) -> dict[str, object]:
         "snapshots": outcome.num_snapshots,
         "statements": outcome.num_compared,
         "violations": [_violation_as_json(finding) for finding in outcome.violations],
+        "num_violations": outcome.num_violations,
         "contradictions": [attrs.asdict(item) for item in outcome.contradictions],
         "num_contradictions": outcome.num_contradictions,
         "checked": checked["events"],
@@ -118,6 +119,8 @@ def _import_lines(
         yield "red", f"  {finding.sentence}"
         for name, value in finding.evidence.items():
             yield "", f"  {name}: {value}"
+    if outcome.num_violations > MAX_LISTED:
+        yield "red", f"and {outcome.num_violations - MAX_LISTED:,} more violations"
     yield from _contradictions(outcome.contradictions, outcome.num_contradictions)
     if outcome.clean:
         yield "green", "no violation, and the capture agrees with itself and with the log"

@@ -33,7 +33,7 @@ class JsonLines:
         if named not in self._formats:
             raise CaptureError(
                 f"{self._path}, line {number}: the format is {named!r}, and this command reads"
-                f" {' and '.join(self._formats)}; {_other_reader(named)}"
+                f" {' and '.join(self._formats)}; {_other_reader(named, self._formats)}"
             )
         return self._decode(msgspec.json.Decoder(kind), text, number)
 
@@ -65,13 +65,13 @@ class _Named(msgspec.Struct):
     format: str
 
 
-def _other_reader(named: str) -> str:
-    known = {
+def _other_reader(named: str, read_here: tuple[str, ...]) -> str:
+    kind = named.partition("/")[0]
+    if kind in {known.partition("/")[0] for known in read_here}:
+        return "a newer kvlife may know this version of it"
+    command = {
         "kvlife-vllm-capture": "kvlife import vllm",
         "kvlife-vllm-kvevents": "kvlife import kv-events",
         "kvlife-vllm-kvwire": "kvlife import kv-events",
-    }
-    command = known.get(named.partition("/")[0])
-    if command is None:
-        return "no command here reads it"
-    return f"`{command}` reads this kind in version 1"
+    }.get(kind)
+    return "no command reads it" if command is None else f"`{command}` reads this kind"

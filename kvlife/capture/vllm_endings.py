@@ -118,7 +118,7 @@ class EndingFacts:
             self._drop_hashes(reset)
             self._import.same_free(reset)
         self._found.place = (call.number, line.op)
-        self._found.same("ok", line.ok, all(reset.ok for _call, reset in resets))
+        self._found.same("ok", [line.ok], [reset.ok for _call, reset in resets])
         self._import.same_free(line)
 
     def _drop_hashes(self, line: ops.ResetPrefixCache) -> None:

@@ -12,7 +12,12 @@ import msgspec
 from kvlife.capture import vllm_lines as ops
 from kvlife.capture.block_hashes import RECOMPUTED
 from kvlife.capture.call_tree import Call, CallTree
-from kvlife.capture.contradictions import Contradiction, Contradictions, Stopped
+from kvlife.capture.contradictions import (
+    MAX_KEPT,
+    Contradiction,
+    Contradictions,
+    Stopped,
+)
 from kvlife.capture.json_lines import JsonLines
 from kvlife.capture.vllm_pool import BlockPool
 from kvlife.capture.vllm_requests import Import
@@ -32,9 +37,9 @@ _MAX_MARK = 1024
 class ImportOutcome:
     """What an import has read, compared and found.
 
-    `violations` are the invariants that the facts broke, `contradictions` the first of the
-    statements that cannot be, `num_contradictions` all of them. `not_proven` says in words what
-    this capture does not let anyone check.
+    `violations` are the first of the events that broke an invariant, `contradictions` the first of
+    the statements that cannot be, and `num_violations`, `num_contradictions` count them all.
+    `not_proven` says in words what this capture does not let anyone check.
     """
 
     header: ops.Header
@@ -44,6 +49,7 @@ class ImportOutcome:
     num_compared: int
     whole: bool
     violations: tuple[Finding, ...]
+    num_violations: int
     contradictions: tuple[Contradiction, ...]
     num_contradictions: int
     not_proven: tuple[str, ...]
@@ -120,6 +126,7 @@ class VllmImport:
         _refuse_unknown(header)
         self._now_ns = 0
         self._violations: list[Finding] = []
+        self._num_violations = 0
         self._found = Contradictions(stop_at_first=policy == "raise")
         observer = Observer(
             pool_config(header),
@@ -148,7 +155,9 @@ class VllmImport:
         return self._now_ns
 
     def _violated(self, finding: Finding) -> None:
-        self._violations.append(finding)
+        self._num_violations += 1
+        if len(self._violations) < MAX_KEPT:
+            self._violations.append(finding)
 
     def __enter__(self) -> Self:
         """Use as a context."""
@@ -249,6 +258,7 @@ class VllmImport:
             num_compared=self._found.num_compared,
             whole=self._ended_at is not None,
             violations=tuple(self._violations),
+            num_violations=self._num_violations,
             contradictions=tuple(self._found.found),
             num_contradictions=self._found.num_found,
             not_proven=tuple(_not_proven(self._state)),

@@ -107,7 +107,7 @@ class SlotFacts:
         for inner, touch in call.all_of(ops.Touch):
             self._found.place = (inner.number, touch.op)
             self._same_group(touch)
-            pages[touch.group] = self._pool.known(touch.blocks)
+            pages[touch.group] += self._pool.known(touch.blocks)
             refs = self._pool.refs(touch.blocks)
             idle = [block for block, num in zip(touch.blocks, refs, strict=True) if not num]
             self._found.same("was_free", touch.was_free, idle)

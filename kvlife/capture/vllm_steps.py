@@ -52,6 +52,8 @@ class StepFacts:
             match inner.line:
                 case ops.AllocateSlots() as asked:
                     self._slots.allocate(inner, asked)
+                    if asked.req in granted:
+                        self._found.note("the request was granted slots in this step before")
                     if asked.ok:
                         granted[asked.req] = asked
                 case ops.GetComputedBlocks() as lookup:
