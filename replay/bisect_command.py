@@ -18,14 +18,16 @@ from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.columns import print_lines
 from kvlife.replay.conditions import Condition, parse_condition
 from kvlife.replay.invariant_search import audit_of, first_break, invariant_named
-from kvlife.replay.metrics import METRICS
+from kvlife.replay.metrics import kinds_of_metrics
 from kvlife.replay.progress import progress_bar
 from kvlife.replay.timeline import Timeline
 
 _CONDITION = (
     "An invariant's id; comparisons (< <= > >= == !=) of metrics and numbers, joined by and, or,"
     " not: free_pages < 100, refs(page=12) > 1; or package.module:function, which is called with"
-    f" each Ledger. Metrics: {', '.join(metric.signature for metric in METRICS.values())}."
+    " each Ledger. Metrics, with what names what they are of: "
+    + "; ".join(f"{', '.join(names)} ({words})" for words, names in kinds_of_metrics().items())
+    + "."
 )
 
 

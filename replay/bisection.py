@@ -5,7 +5,8 @@ ways of searching differ in what they can promise:
 
     snapshots  the first known state in which it holds, and the first event before that: no known
                state before it has it, but it may have held in between and ceased again
-    halving    as that, but known states are halved, for what never ceases: few are looked at
+    halving    as that, but known states are halved, for what never ceases: few are looked at;
+               where the last state has it not, it may have ceased, and all are looked at
     events     every state from the beginning on: the first event, for certain
 
 Where no known state has it, every event is folded, and the answer is certain as well.
@@ -90,7 +91,8 @@ class Searcher:
         if self.search == "events":
             return self._search(self._fold(self.start, self.stop))
         known = [self.start, *self._between(self.start, self.stop), self.stop]
-        place = self._halved(known) if self.search == "halving" else self._walked(known)
+        place = self._halved(known) if self.search == "halving" else None
+        place = place or self._walked(known)
         if place is not None:
             found = self._fold(known[place - 1], known[place])
             if not found.found:

@@ -15,8 +15,8 @@ from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.columns import print_lines
 from kvlife.replay.diff_report import comparison_json, comparison_lines
 from kvlife.replay.differing import compare_runs
-from kvlife.replay.matching import ignored_named
 from kvlife.replay.progress import progress_bar
+from kvlife.replay.sameness import ignored_named
 
 
 def diff(

@@ -13,8 +13,9 @@ from kvlife.errors import ConfigError, EventError, LogError
 from kvlife.ledger import Ledger
 from kvlife.log import LogRun, RunHeader
 from kvlife.replay.event_words import FieldDifference, field_differences
-from kvlife.replay.matching import Ignored, Matched, Matcher
+from kvlife.replay.matching import Matched, Matcher
 from kvlife.replay.parts import known_states
+from kvlife.replay.sameness import Ignored
 from kvlife.replay.state_difference import StateDifference, difference_of
 from kvlife.replay.timeline import Timeline
 

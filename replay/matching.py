@@ -1,52 +1,27 @@
 """Two streams of events held against each other, in constant memory.
 
 While they say the same, they are compared one by one. Where they part, a window of each is searched
-for the nearest place at which they agree again for three events on, by kind, names and rows: pages
-and lengths may have come to differ, and are then told as changes of events that belong together.
+for the nearest place from which on three events belong together: they are of one kind, and have the
+same names and rows. Pages and lengths may have come to differ, and are then told as changes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
-from operator import attrgetter
-from typing import Any
+from collections.abc import Callable
 
 import attrs
-import numpy as np
-import numpy.typing as npt
 
-from kvlife.errors import ConfigError, EventError, LogError
-from kvlife.events import FIELDS, Event, FieldKind, Recorded
-from kvlife.log import LogRun, UnknownEvent
+from kvlife.errors import EventError, LogError
+from kvlife.events import Recorded
+from kvlife.log import LogRun
 from kvlife.replay.event_words import kind_of
+from kvlife.replay.sameness import Ignored, Sameness, agreement, shape_of
 
 # So many events of each log are searched for a place where they agree again.
 WINDOW = 2048
 # So many places where logs part are kept to be shown.
 MAX_KEPT = 12
-
-_NAMING = (
-    FieldKind.TEXT,
-    FieldKind.MAYBE_TEXT,
-    FieldKind.REASON,
-    FieldKind.FLAG,
-    FieldKind.ROWS,
-    FieldKind.GROUP,
-    FieldKind.SPACE,
-)
-_TEXTS = (FieldKind.TEXT, FieldKind.MAYBE_TEXT)
-
-Getter = Callable[[Event], tuple[Any, ...]]  # Any: fields of every kind
-
-
-@attrs.frozen(kw_only=True)
-class Ignored:
-    """What is not compared: kinds of events, and fields by name or as `Kind.field`."""
-
-    kinds: frozenset[str] = frozenset()
-    fields: frozenset[str] = frozenset()
 
 
 class Stream:
@@ -190,7 +165,7 @@ class Matcher:
         self.left = Stream(left, start, ignored.kinds)
         self.right = Stream(right, start, ignored.kinds)
         self.found = Matched()
-        self._same = _sameness(ignored.fields)
+        self._sameness = Sameness(ignored.fields)
         self._shift = 0
         self._advance = advance
 
@@ -203,10 +178,10 @@ class Matcher:
         return self.found
 
     def _stretch(self) -> None:
-        left, right, found = self.left, self.right, self.found
+        left, right, found, same = self.left, self.right, self.found, self._sameness.same
         num = 0
         while (mine := left.peek()) is not None and (other := right.peek()) is not None:
-            if self._same(mine, other):
+            if same(mine, other):
                 left.pop()
                 right.pop()
                 found.num_same += 1
@@ -214,7 +189,7 @@ class Matcher:
                     found.together = (mine.seq, other.seq)
                     self._shift = other.seq - mine.seq
                 found.num_together += 1
-            elif _shape(mine) == _shape(other):
+            elif shape_of(mine) == shape_of(other):
                 self._change()
             else:
                 self._realign()
@@ -244,8 +219,7 @@ class Matcher:
         take_up = self.found.part
         while True:
             mine, others = self.left.window(WINDOW), self.right.window(WINDOW)
-            ended = len(mine) < WINDOW and len(others) < WINDOW and not self._cut_short()
-            place = _agreement(list(map(_shape, mine)), list(map(_shape, others)), ended=ended)
+            place = self._agreement(mine, others)
             if place is not None:
                 take_up(self._left_out(*place))
                 return
@@ -258,8 +232,20 @@ class Matcher:
                 return
             take_up = self.found.go_on
 
-    def _cut_short(self) -> bool:
-        return any(side.hole or side.trouble for side in (self.left, self.right))
+    def _agreement(self, mine: list[Recorded], others: list[Recorded]) -> tuple[int, int] | None:
+        """The nearest place where they belong together, or say the same if that is about as near.
+
+        Steps of one batch all belong together, whichever of them is missing.
+        """
+        cut_short = any(side.hole or side.trouble for side in (self.left, self.right))
+        ended = len(mine) < WINDOW and len(others) < WINDOW and not cut_short
+        near, same = (
+            agreement(list(map(mark, mine)), list(map(mark, others)), ended=ended)
+            for mark in (shape_of, self._sameness.mark)
+        )
+        if near is None or same is None:
+            return near
+        return same if sum(same) <= 2 * sum(near) + 8 else near
 
     def _left_out(self, num_left: int, num_right: int) -> Parting:
         left, right, found = self.left, self.right, self.found
@@ -321,96 +307,3 @@ class Matcher:
                 right_seqs=(other_at, right.seq),
             )
         )
-
-
-def _sameness(ignored: frozenset[str]) -> Callable[[Recorded, Recorded], bool]:
-    """Whether two events say the same in all but the time and the ignored fields."""
-    getters = {cls: _getter(cls, ignored) for cls in FIELDS}
-    with_step = "step" not in ignored
-
-    def same(left: Recorded, right: Recorded) -> bool:
-        mine: Event | UnknownEvent = left.event
-        other: Event | UnknownEvent = right.event
-        if mine.__class__ is not other.__class__ or (with_step and left.step != right.step):
-            return False
-        if isinstance(mine, UnknownEvent) or isinstance(other, UnknownEvent):
-            return repr(mine) == repr(other)
-        get = getters[type(mine)]
-        return all(map(_equal, get(mine), get(other)))
-
-    return same
-
-
-def _getter(cls: type[Event], ignored: frozenset[str]) -> Getter:
-    names = [
-        field.name
-        for field in FIELDS[cls]
-        if field.name not in ignored and f"{cls.__name__}.{field.name}" not in ignored
-    ]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda event: tuple(getattr(event, name) for name in names)
-
-
-def _equal(left: object, right: object) -> bool:
-    if left is right:
-        return True
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        # Fields have one dtype, so that equal bytes are equal numbers.
-        return left.shape == right.shape and left.tobytes() == right.tobytes()
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    return not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray) and left == right
-
-
-def _shape(item: Recorded) -> int:
-    """What two events that belong together have in common: kind, names, and the rows of a batch."""
-    event: Event | UnknownEvent = item.event
-    if isinstance(event, UnknownEvent):
-        return hash(("unknown", event.code))
-    fields = FIELDS[type(event)]
-    named = any(field.kind in _TEXTS for field in fields)
-    parts: list[object] = [event.CODE]
-    for field in fields:
-        if field.kind in _NAMING or (field.kind is FieldKind.ROW and not named):
-            value = getattr(event, field.name)
-            parts.append(value.tobytes() if isinstance(value, np.ndarray) else value)
-    return hash(tuple(parts))
-
-
-def _agreement(left: list[int], right: list[int], *, ended: bool) -> tuple[int, int] | None:
-    """How many of each to leave out so that three agree, or all up to the `ended` logs' end."""
-    mine, others = (_triples(shapes, ended=ended) for shapes in (left, right))
-    values, places = np.unique(mine, return_index=True)
-    other_values, other_places = np.unique(others, return_index=True)
-    _, at, other_at = np.intersect1d(values, other_values, assume_unique=True, return_indices=True)
-    if not at.size:
-        return None
-    nearest = int(np.argmin(places[at] + other_places[other_at]))
-    return int(places[at][nearest]), int(other_places[other_at][nearest])
-
-
-def _triples(shapes: Iterable[int], *, ended: bool) -> npt.NDArray[np.uint64]:
-    listed = [shape & 0xFFFF_FFFF_FFFF_FFFF for shape in shapes] + [0, 1] * ended
-    array = np.array(listed, np.uint64)
-    if array.size < 3:
-        return array[:0]
-    third, ninth = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-    mixed: npt.NDArray[np.uint64] = array[:-2] + array[1:-1] * third + array[2:] * ninth
-    return mixed
-
-
-def ignored_named(names: Sequence[str]) -> Ignored:
-    """What these names say is not to be compared; raises `ConfigError` for one that is nothing."""
-    kinds = {cls.__name__ for cls in FIELDS}
-    fields = {field.name for each in FIELDS.values() for field in each} | {"step"}
-    whole = {f"{cls.__name__}.{field.name}" for cls, each in FIELDS.items() for field in each}
-    for name in names:
-        if name not in kinds | fields | whole:
-            near = get_close_matches(name, sorted(kinds | fields | whole), n=3)
-            raise ConfigError(
-                f"--ignore {name}: no such kind of event, or field; near are"
-                f" {', '.join(near or sorted(kinds))}"
-            )
-    chosen = frozenset(names)
-    return Ignored(kinds=chosen & kinds, fields=chosen & (fields | whole))

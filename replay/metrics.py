@@ -327,6 +327,17 @@ _ALL = (
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
+def kinds_of_metrics() -> Mapping[str, tuple[str, ...]]:
+    """The metrics by what has to be named with them, in words."""
+    kinds: dict[str, list[str]] = {}
+    for metric in _ALL:
+        needed = " or ".join(f"{name}={_WORD[name]}" for name in metric.one_of)
+        more = " or ".join(f"{name}={_WORD[name]}" for name in metric.optional)
+        words = " ".join(filter(None, (needed, more and f"[{more}]"))) or "the whole state"
+        kinds.setdefault(words, []).append(metric.name)
+    return {words: tuple(names) for words, names in kinds.items()}
+
+
 def table_of_metrics() -> str:
     """The metrics as a Markdown table."""
     lines = ["| metric | what it is |", "| --- | --- |"]
