@@ -113,7 +113,7 @@ def _not_there(view: View, subject: Subject, known: list[str]) -> str:
         told += f"; the log names it from seq {seqs[0]} to {seqs[-1]}: give --at a seq in between"
     else:
         told += ", nor anywhere in the log"
-    near = difflib.get_close_matches(str(subject.name), known, n=3)
+    near = difflib.get_close_matches(str(subject.name), known, n=3, cutoff=0.5)
     if not seqs and near:
         told += f"; near it are {', '.join(map(printable, near))}"
     return told

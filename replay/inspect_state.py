@@ -74,8 +74,8 @@ def run_lines(view: View) -> Iterator[Line]:
     run, header = view.run, view.run.header
     yield "", f"run         {run_state(view)}, {run.next_seq - run.begins_at:,} events"
     policies = Counter(header.policies.values())
-    told = ", ".join(f"{policy} for {num}" for policy, num in sorted(policies.items()))
-    yield "", f"checks      level {header.level}; policies: {told or 'none named'}"
+    told = ", ".join(f"{printable(policy)} for {num}" for policy, num in sorted(policies.items()))
+    yield "", f"checks      level {printable(header.level)}; policies: {told or 'none named'}"
     if header.world_size > 1 or header.group:
         group = printable(header.group)
         yield "", f"rank        {header.rank} of {header.world_size}, group {group or '(no name)'}"
@@ -126,7 +126,7 @@ def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
         "dim",
         (
             f"            {signs.protected} cached, referenced  {signs.committed} live and other "
-            f" {signs.allocated} evictable (CACHED, refs 0, pins 0); blank is free"
+            f" {signs.allocated} evictable (refs 0, pins 0)  blank: free"
         ),
     )
     for group in view.ledger.layout.groups:

@@ -13,6 +13,7 @@ from kvlife.invariants.effect import holder_of
 from kvlife.invariants.finding import Evidence
 from kvlife.invariants.publishing import held_when_idle
 from kvlife.ledger import RowState
+from kvlife.replay.columns import counted
 from kvlife.replay.holdings import Holdings
 from kvlife.replay.losing import Story, Teller, Wanted
 from kvlife.replay.lost import LostPages
@@ -147,7 +148,7 @@ class Leaks:
         """Steps in flight; their rows stand on their own, so the pages are those that left rows."""
         return [
             Holder(
-                what=f"step {step} ({opened.rows.size} rows)",
+                what=f"step {step} ({counted(opened.rows.size, 'row')})",
                 kind="in flight",
                 row=None,
                 pages=sum(pages.size for _group, pages in opened.pinned),

@@ -87,6 +87,7 @@ class Lost:
         free, private = state == PageState.FREE, state == PageState.PRIVATE
         cached, quarantined = state == PageState.CACHED, state == PageState.QUARANTINED
         used = private | cached
+        yield "page 0, not as it must be, or in no state that is", self._reserved(space_idx)
         yield "PRIVATE, and no row references it", private & (rows == 0)
         yield "QUARANTINED, and no pin or step holds it", quarantined & (holds == 0)
         yield "FREE, and a row references it", free & (rows > 0)
@@ -104,10 +105,6 @@ class Lost:
         yield "FREE, and not in the free list", free & (listed == 0)
         yield "in the free list more than once", free & (listed > 1)
         yield "in the free list, and not FREE", ~free & (listed > 0)
-        yield (
-            "page 0, which nobody may hold, or in no state that there is",
-            self._reserved(space_idx),
-        )
         yield "held by a row that nobody can release", self._of_lost_rows(space_idx)
         yield "held by a pin whose owner is gone", self._of_lost_pins(space_idx)
 

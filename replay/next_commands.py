@@ -62,7 +62,7 @@ class _Asking:
 
     def about_pages(self) -> Iterator[str]:
         """The page that the evidence names first."""
-        layout = self.run.layout
+        layout = self.run.layout if self.ledger is None else self.ledger.layout
         for evidence in each_evidence(self.found):
             for space_idx, page in pages_named(layout, evidence):
                 if 0 < page < layout.spaces[space_idx].num_pages:

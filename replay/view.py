@@ -67,7 +67,7 @@ def look(log: Path, at: int | None, *, salvage: bool = False) -> View:
     """
     run = open_run(log, salvage=salvage)
     timeline = Timeline(run)
-    if at is not None and not timeline.first_seq - 1 <= at < run.next_seq:
+    if at is not None and not max(timeline.first_seq - 1, 0) <= at < run.next_seq:
         raise ConfigError(_out_of_reach(run, timeline, at))
     notes = list(_notes(run, timeline, at))
     try:

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
+from kvlife.config import Layout
 from kvlife.errors import ConfigError
 from kvlife.invariants.effect import holder_of
-from kvlife.ledger import PageState, RowState
+from kvlife.ledger import Ledger, PageState, RowState
 from kvlife.replay.columns import counted
 from kvlife.replay.holdings import EVICTABLE, FREE, LOST, Holdings
 from kvlife.replay.quoting import printable
-from kvlife.replay.view import View
 
 Bools = npt.NDArray[np.bool_]
 
@@ -69,10 +69,10 @@ class Answer:
     rooms: tuple[Room, ...] = ()
 
 
-def why_reset(view: View, holdings: Holdings) -> Answer:
+def why_reset(holdings: Holdings) -> Answer:
     """A flush of the whole cache, which needs an idle engine."""
-    ledger = view.ledger
-    rooms = tuple(_room(view, holdings, idx, 0) for idx in range(len(ledger.spaces)))
+    ledger = holdings.ledger
+    rooms = tuple(_room(holdings, idx, 0) for idx in range(len(ledger.spaces)))
     draining = int(np.count_nonzero(ledger.rows.state == RowState.DRAINING))
     busy = [
         counted(num, what)
@@ -102,13 +102,13 @@ def why_reset(view: View, holdings: Holdings) -> Answer:
     )
 
 
-def why_evict(view: View, holdings: Holdings, num_pages: int, group: str | None) -> Answer:
+def why_evict(holdings: Holdings, num_pages: int, group: str | None) -> Answer:
     """An eviction of so many cached pages of a group (None: the base group)."""
-    idx = _group_idx(view, group)
-    layout = view.ledger.layout
+    idx = _group_idx(holdings.ledger.layout, group)
+    layout = holdings.ledger.layout
     kinds = holdings.kinds(idx)
     evictable, chosen = kinds[EVICTABLE].pages, layout.groups[idx]
-    space = view.ledger.spaces[chosen.space_idx]
+    space = holdings.ledger.spaces[chosen.space_idx]
     cached = (space.state == PageState.CACHED) & (space.group == idx)
     room = Room(
         space=layout.spaces[chosen.space_idx].name,
@@ -119,7 +119,7 @@ def why_evict(view: View, holdings: Holdings, num_pages: int, group: str | None)
         asked=num_pages,
         lost=kinds[LOST].pages,
         cached_only=True,
-        blockers=_blockers(view, holdings, chosen.space_idx, cached),
+        blockers=_blockers(holdings, chosen.space_idx, cached),
     )
     notes = [
         "pages that are PRIVATE are not cached: they come back when their rows end, not by eviction"
@@ -142,9 +142,9 @@ def why_evict(view: View, holdings: Holdings, num_pages: int, group: str | None)
     )
 
 
-def why_admit(view: View, holdings: Holdings, num_tokens: int, prefix_pages: int) -> Answer:
+def why_admit(holdings: Holdings, num_tokens: int, prefix_pages: int) -> Answer:
     """A request of so many tokens, `prefix_pages` pages of which (of the base group) are a hit."""
-    ledger, layout = view.ledger, view.ledger.layout
+    ledger, layout = holdings.ledger, holdings.ledger.layout
     prefix_len = prefix_pages * layout.groups[layout.base].page_size
     _refuse_prefix(prefix_pages, prefix_len, num_tokens, layout.align)
     asked, hits = [0] * len(layout.spaces), [0] * len(layout.spaces)
@@ -153,11 +153,11 @@ def why_admit(view: View, holdings: Holdings, num_tokens: int, prefix_pages: int
         asked[group.space_idx] += transitions.num_pages(num_tokens, group.page_size) - hit
         hits[group.space_idx] += hit
     rooms = tuple(
-        _room(view, holdings, idx, num, hit)
+        _room(holdings, idx, num, hit)
         for idx, (num, hit) in enumerate(zip(asked, hits, strict=True))
     )
     num_free = int(np.count_nonzero(ledger.rows.state == RowState.FREE))
-    reasons = list(_never(view, num_tokens, asked))
+    reasons = list(_never(ledger, num_tokens, asked))
     if not num_free:
         reasons.append(f"all {layout.num_rows - 1:,} rows are in use")
     reasons += [
@@ -173,7 +173,7 @@ def why_admit(view: View, holdings: Holdings, num_tokens: int, prefix_pages: int
         possible=not reasons,
         verdict=f"{told} would {'not ' if reasons else ''}fit; rows free: {num_free:,}",
         reasons=tuple(reasons),
-        notes=tuple(_admit_notes(view, prefix_pages)),
+        notes=tuple(_admit_notes(layout, prefix_pages)),
         rooms=rooms,
     )
 
@@ -189,13 +189,13 @@ def _refuse_prefix(prefix_pages: int, prefix_len: int, num_tokens: int, align: i
         raise ConfigError(f"{told}: a hit is whole pages of {align} tokens, the largest there are")
 
 
-def _never(view: View, num_tokens: int, asked: Sequence[int]) -> list[str]:
+def _never(ledger: Ledger, num_tokens: int, asked: Sequence[int]) -> list[str]:
     """What no end of a holder would change."""
-    layout = view.ledger.layout
+    layout = ledger.layout
     found = []
     if num_tokens > layout.capacity:
         found.append(f"a row holds {layout.capacity:,} tokens at most: it can never fit")
-    for space, num, columns in zip(layout.spaces, asked, view.ledger.spaces, strict=True):
+    for space, num, columns in zip(layout.spaces, asked, ledger.spaces, strict=True):
         if num > columns.num_pages - 1:
             found.append(
                 f"{space.name} has {columns.num_pages - 1:,} pages in all, {num:,} are needed: it"
@@ -204,7 +204,7 @@ def _never(view: View, num_tokens: int, asked: Sequence[int]) -> list[str]:
     return found
 
 
-def _admit_notes(view: View, prefix_pages: int) -> list[str]:
+def _admit_notes(layout: Layout, prefix_pages: int) -> list[str]:
     notes = []
     if prefix_pages:
         notes.append(
@@ -216,7 +216,7 @@ def _admit_notes(view: View, prefix_pages: int) -> list[str]:
             "the prefix index is not in the log: a hit would need fewer pages; --prefix-pages says"
             " how many it brings"
         )
-    if view.ledger.layout.window_groups:
+    if layout.window_groups:
         notes.append(
             "window groups are counted with all pages of the prompt: a prefill in chunks needs"
             " fewer at a time"
@@ -224,8 +224,8 @@ def _admit_notes(view: View, prefix_pages: int) -> list[str]:
     return notes
 
 
-def _room(view: View, holdings: Holdings, space_idx: int, asked: int, hit: int = 0) -> Room:
-    layout, space = view.ledger.layout, view.ledger.spaces[space_idx]
+def _room(holdings: Holdings, space_idx: int, asked: int, hit: int = 0) -> Room:
+    layout, space = holdings.ledger.layout, holdings.ledger.spaces[space_idx]
     lost = holdings.lost.masks[space_idx]
     idle = (space.state == PageState.CACHED) & (space.refs == 0) & (space.pins == 0)
     evictable = int(np.count_nonzero(idle & ~lost))
@@ -238,26 +238,26 @@ def _room(view: View, holdings: Holdings, space_idx: int, asked: int, hit: int =
         asked=asked,
         lost=int(np.count_nonzero(lost)),
         cached_only=False,
-        blockers=_blockers(view, holdings, space_idx, np.ones(space.num_pages, np.bool_)),
+        blockers=_blockers(holdings, space_idx, np.ones(space.num_pages, np.bool_)),
     )
 
 
-def _blockers(view: View, holdings: Holdings, space_idx: int, chosen: Bools) -> tuple[Blocker, ...]:
+def _blockers(holdings: Holdings, space_idx: int, chosen: Bools) -> tuple[Blocker, ...]:
     """Rows, pins and steps by the chosen pages of a space that they hold, the most first."""
-    found = [*_rows(view, holdings, space_idx, chosen), *_others(view, space_idx, chosen)]
+    found = [*_rows(holdings, space_idx, chosen), *_others(holdings.ledger, space_idx, chosen)]
     found = [blocker for blocker in found if blocker.pages]
     return tuple(sorted(found, key=lambda blocker: (-blocker.pages, blocker.what)))
 
 
-def _rows(view: View, holdings: Holdings, space_idx: int, chosen: Bools) -> Iterator[Blocker]:
-    rows = view.ledger.rows
+def _rows(holdings: Holdings, space_idx: int, chosen: Bools) -> Iterator[Blocker]:
+    rows = holdings.ledger.rows
     pages = holdings.by_row(space_idx, chosen)
     alone = holdings.by_row(space_idx, chosen & holdings.alone(space_idx))
     for place, row in enumerate(holdings.rows.tolist()):
         why = "draining" if rows.state[row] == RowState.DRAINING else "held"
         if rows.in_flight[row]:
             why = f"{why}, in {rows.in_flight[row]} steps in flight"
-        name = holder_of(view.ledger, row)
+        name = holder_of(holdings.ledger, row)
         yield Blocker(
             what=f"row {row}" if name == "DRAINING" else name,
             why=why,
@@ -266,8 +266,7 @@ def _rows(view: View, holdings: Holdings, space_idx: int, chosen: Bools) -> Iter
         )
 
 
-def _others(view: View, space_idx: int, chosen: Bools) -> Iterator[Blocker]:
-    ledger = view.ledger
+def _others(ledger: Ledger, space_idx: int, chosen: Bools) -> Iterator[Blocker]:
     space, groups = ledger.spaces[space_idx], ledger.layout.groups
     alone = chosen & (space.refs == 0) & (space.pins == 1)
     named = [
@@ -285,8 +284,7 @@ def _others(view: View, space_idx: int, chosen: Bools) -> Iterator[Blocker]:
             yield Blocker(what=what, why=why, pages=int(num), alone=int(back))
 
 
-def _group_idx(view: View, name: str | None) -> int:
-    layout = view.ledger.layout
+def _group_idx(layout: Layout, name: str | None) -> int:
     if name is None:
         return layout.base
     for group in layout.groups:

@@ -59,11 +59,11 @@ def why(
     view = look(log, at, salvage=salvage)
     holdings = Holdings(view.ledger)
     if what == "reset":
-        answer = why_reset(view, holdings)
+        answer = why_reset(holdings)
     elif what == "evict":
-        answer = why_evict(view, holdings, pages or 0, group)
+        answer = why_evict(holdings, pages or 0, group)
     else:
-        answer = why_admit(view, holdings, tokens or 0, prefix_pages)
+        answer = why_admit(holdings, tokens or 0, prefix_pages)
     if json:
         print(json_format.dumps({**view_json(view), **attrs.asdict(answer)}))
     else:
