@@ -54,6 +54,10 @@ COMMANDS = {
         "kvlife.replay.bisect_command:bisect",
         "Find the first event after which a condition holds, or that breaks an invariant.",
     ),
+    "shrink": (
+        "kvlife.replay.shrink_command:shrink",
+        "Find the smallest log that still breaks the same invariant first, and write it as a test.",
+    ),
     "report": (
         "kvlife.replay.report_command:report",
         "Show a run in one HTML file: pages over time, who held what, what went wrong.",

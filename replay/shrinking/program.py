@@ -1,0 +1,46 @@
+"""A program: the sound events that lead up to a faulty one, in pieces that can be taken away.
+
+A batch is read as one event for each of its rows. Pages are not kept with the events but by life
+and table index, so that an event that goes does not take the pages of later ones along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kvlife.config import PoolConfig
+from kvlife.events import Event
+from kvlife.ledger import Ledger, derive
+from kvlife.replay.shrinking.ending import at_end
+from kvlife.replay.shrinking.lives import Life, LifeNotes
+from kvlife.replay.shrinking.reading import Piece, Reading
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Program:
+    """Pieces in order, the lives they name, and last the faulty event, as it was recorded."""
+
+    config: PoolConfig
+    pieces: tuple[Piece, ...]
+    lives: Mapping[int, Life]
+    last: Piece
+
+    @classmethod
+    def of(cls, config: PoolConfig, events: Iterable[Event], last: Event) -> Program:
+        """The program of sound events and a faulty one behind them."""
+        ledger = Ledger(config)
+        notes, reading = LifeNotes(ledger.layout), Reading(ledger.layout)
+        for seq, event in enumerate(events):
+            change = derive(ledger, event)
+            notes.see(ledger, event, change, seq)
+            reading.see(event, seq)
+            ledger.apply(event, seq, 0, change)
+        return cls.behind(ledger, notes, reading, last)
+
+    @classmethod
+    def behind(cls, ledger: Ledger, notes: LifeNotes, reading: Reading, last: Event) -> Program:
+        """The program of what was read, with the state and the notes behind it."""
+        piece, lives = at_end(ledger, notes, reading, last)
+        return cls(config=ledger.config, pieces=tuple(reading.pieces), lives=lives, last=piece)

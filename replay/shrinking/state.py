@@ -1,0 +1,87 @@
+"""The state that a program is folded into, and the pages that its lives wish for there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kvlife.config import GroupLayout, PoolConfig
+from kvlife.events import PageLists
+from kvlife.ledger import EMPTY, Ledger, PageState
+from kvlife.ledger.spans import At, indices
+from kvlife.replay.shrinking.lives import Life
+
+I32 = npt.NDArray[np.int32]
+
+
+class State:
+    """A ledger, and which life has each row.
+
+    A life gets the pages it had in the run where they are FREE, and others where they are not.
+    """
+
+    def __init__(self, config: PoolConfig, lives: Mapping[int, Life]) -> None:
+        """All rows and pages FREE."""
+        self.ledger = Ledger(config)
+        self.lives = lives
+        self.life_of: dict[int, int] = {}
+
+    def has(self, row: int, life: int) -> bool:
+        """Whether the row is in this life."""
+        return self.life_of.get(row) == life
+
+    def wished(self, row: int, at: tuple[At, ...]) -> PageLists | None:
+        """FREE pages for these entries of a row; None where there are not enough."""
+        taken: list[set[int]] = [set() for _ in self.ledger.spaces]
+        lists = []
+        for group, spots in zip(self.ledger.layout.groups, at, strict=True):
+            entries = (indices(spots) - row * group.table_width).tolist()
+            pages = self._free_pages(group, self.lives[self.life_of[row]], entries, taken)
+            if pages is None:
+                return None
+            lists.append(pages)
+        return tuple(lists)
+
+    def _free_pages(
+        self, group: GroupLayout, life: Life, entries: Sequence[int], taken: list[set[int]]
+    ) -> I32 | None:
+        if not entries:
+            return EMPTY
+        space, ours = self.ledger.spaces[group.space_idx], taken[group.space_idx]
+        had = life.pages[group.idx]
+        pages = [had.get(entry, 0) for entry in entries]
+        for i, page in enumerate(pages):
+            free = 0 < page < space.num_pages and space.state[page] == PageState.FREE
+            pages[i] = page if free and page not in ours else 0
+            ours.add(pages[i])
+        if 0 in pages:
+            # From the far end, where no life's own page is likely to lie.
+            others = iter(np.flatnonzero(space.state == PageState.FREE)[::-1].tolist())
+            for i, page in enumerate(pages):
+                if not page:
+                    found = next((other for other in others if other not in ours), 0)
+                    if not found:
+                        return None
+                    pages[i] = found
+                    ours.add(found)
+        return int32s(pages)
+
+    def held(self, at: tuple[At, ...]) -> PageLists:
+        """The pages that stand at these entries, zeros left out."""
+        return tuple(
+            frozen(pages.compress(pages != 0)) if pages.size else EMPTY
+            for pages in self.ledger.pages_at(at)
+        )
+
+
+def int32s(values: Sequence[int]) -> I32:
+    """A read-only array of these numbers."""
+    return frozen(np.array(values, np.int32))
+
+
+def frozen(array: I32) -> I32:
+    """The array, read-only."""
+    array.setflags(write=False)
+    return array
