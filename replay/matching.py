@@ -20,6 +20,8 @@ from kvlife.replay.sameness import Ignored, Sameness, agreement, shape_of
 
 # So many events of each log are searched for a place where they agree again.
 WINDOW = 2048
+# So many are searched for a place where they say the same, though they still belong together.
+NEAR = 64
 # So many places where logs part are kept to be shown.
 MAX_KEPT = 12
 
@@ -167,6 +169,7 @@ class Matcher:
         self.found = Matched()
         self._sameness = Sameness(ignored.fields)
         self._shift = 0
+        self._waits = 0
         self._advance = advance
 
     def match(self) -> Matched:
@@ -189,14 +192,35 @@ class Matcher:
                     found.together = (mine.seq, other.seq)
                     self._shift = other.seq - mine.seq
                 found.num_together += 1
-            elif shape_of(mine) == shape_of(other):
-                self._change()
-            else:
+            elif shape_of(mine) != shape_of(other):
                 self._realign()
+            elif not self._slipped():
+                self._change()
             num += 1
             if not num % 4096:
                 self._advance(4096)
         self._advance(num % 4096)
+
+    def _slipped(self) -> bool:
+        """Leave out steps of a batch that one log has not, where both then say the same.
+
+        They belong together with the steps that follow them, as these have the same rows. Where
+        nothing says the same any more, this is tried only now and then.
+        """
+        if self._waits and self.found.num_together < NEAR:
+            self._waits -= 1
+            return False
+        self._waits = NEAR
+        marks = [
+            list(map(self._sameness.mark, side.window(NEAR)[:NEAR]))
+            for side in (self.left, self.right)
+        ]
+        place = agreement(*marks, ended=False)
+        if place is None or place[0] == place[1]:
+            return False
+        self.found.part(self._left_out(*place))
+        self._waits = 0
+        return True
 
     def _change(self) -> None:
         """Take up two events that belong together and differ."""

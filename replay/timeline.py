@@ -79,9 +79,14 @@ class Timeline:
 
     def onward(self, ledger: Ledger, seq: int) -> Ledger:
         """The state before event `seq`, folded on from an earlier state of this run."""
-        for moment in self._walk(ledger, ledger.next_seq, min(seq, self.last_seq)):
-            ledger = moment.ledger
-        return ledger
+        wanted = min(seq, self.last_seq)
+        # A state may lie inside a group of events.
+        for item in self.run.events(ledger.next_seq, wanted):
+            if item.seq != ledger.next_seq or type(item.event) not in _KNOWN:
+                break
+            _look_at(ledger, item)
+            ledger.apply(item.event, item.seq, item.time_ns)
+        return ledger if ledger.next_seq == wanted else self.state(seq)
 
     def walk(
         self, start: int | None = None, stop: int | None = None, *, before: Before | None = None

@@ -90,3 +90,15 @@ def test_a_snapshot_that_lies_is_refused(tmp_path):
     snap.rename(snap.with_name(f"{6:020d}.snap"))
     with pytest.raises(LogError, match="seq 4"):
         Timeline(open_run(tmp_path)).state(7)
+
+
+def test_a_state_is_folded_on_from_inside_a_group(tmp_path):
+    """From the state at seq 2, amid a group of four events, to those at 3, at 6 and at the end."""
+    facts = [made.life_of(f"r{n}", 1, [1, 2]) for n in range(2)]
+    made.observe(tmp_path, facts)
+    timeline = Timeline(open_run(tmp_path))
+    ledger = timeline.state(2)
+    for seq in (3, 6, 8):
+        ledger = timeline.onward(ledger, seq)
+        assert ledger.next_seq == seq
+        assert ledger.digest() == timeline.state(seq).digest()
