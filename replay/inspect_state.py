@@ -36,8 +36,8 @@ from kvlife.replay.holdings import (
 from kvlife.replay.quoting import printable
 from kvlife.replay.view import View
 
-BAR = 26
-NAME = 26
+BAR = 22
+NAME = 28
 
 
 @attrs.frozen(kw_only=True)
@@ -190,7 +190,7 @@ def _cells_of_row(
         floor = record.swa_evict_floor
         told = f"from {cursor:,}" + (f", floor {floor:,}" if floor else "")
         drawn = window_bar(bar, floor, cursor, scale, BAR, signs)
-        yield ("", f"  {group.name} {told}", "", drawn, "", "", "")
+        yield ("", printable(f"  {group.name} {told}", NAME), "", drawn, "", "", "")
 
 
 def _sessions(view: View) -> Iterator[Sequence[str]]:

@@ -15,7 +15,7 @@ from kvlife.replay.leaks import Holder, Leaks, Lot
 from kvlife.replay.quoting import printable
 from kvlife.replay.view import View
 
-NAME = 44
+NAME = 34
 _MEANS = {
     EVICTABLE: "a full cache is no leak",
     "live": "PRIVATE, of rows that are held",

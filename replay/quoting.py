@@ -8,10 +8,14 @@ from collections.abc import Mapping
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    """The text with what no terminal should be sent written as an escape, cut to `limit` signs."""
+    """The text with what no terminal should be sent as an escape, in at most `limit` signs.
+
+    Ids often differ at their ends, so what is cut out is the middle.
+    """
     shown = "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
     if limit is not None and len(shown) > limit:
-        return shown[: limit - 1] + "…"
+        tail = (limit - 1) // 2
+        return shown[: limit - 1 - tail] + "…" + shown[len(shown) - tail :]
     return shown
 
 

@@ -256,7 +256,7 @@ def _rows(holdings: Holdings, space_idx: int, chosen: Bools) -> Iterator[Blocker
     for place, row in enumerate(holdings.rows.tolist()):
         why = "draining" if rows.state[row] == RowState.DRAINING else "held"
         if rows.in_flight[row]:
-            why = f"{why}, in {rows.in_flight[row]} steps in flight"
+            why = f"{why}, in {counted(int(rows.in_flight[row]), 'step')} in flight"
         name = holder_of(holdings.ledger, row)
         yield Blocker(
             what=f"row {row}" if name == "DRAINING" else name,

@@ -3,6 +3,7 @@
 import json
 import re
 
+import attrs
 import held_runs as held
 import pytest
 import recorded_runs as made
@@ -142,15 +143,34 @@ def test_what_is_not_there_is_refused_with_what_is(run, capsys, options, said):
 
 def test_hostile_ids_are_shown_escaped(tmp_path, capsys):
     """No control sequence of an id comes to the terminal, nor is it read as markup."""
-    rid = "\x1b[31mred\x07 [bold]\u202e"
+    rid = "\x1b[1m\u202e[b]"
     made.observe(tmp_path, [made.life_of(rid, 1, [1, 2])[:3]])
     for options in ([], ["--request", rid], ["--row", "1"]):
         status, out, _ = made.ran(capsys, "inspect", tmp_path, *options)
         assert status == 0
-        assert "\\x1b[31mred\\x07" in out
+        assert "request \\x1b[1m\\u202e[b]" in out
         assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", out)
     _, _, err = made.ran(capsys, "inspect", tmp_path, "--request", rid + "x")
     assert "\x1b" not in err
+
+
+def test_long_names_and_numbers_keep_within_100_columns(tmp_path, capsys):
+    """Ids of 200 signs are cut in tables; shown alone, they are whole."""
+    rid = "request-" * 25
+    config = attrs.evolve(
+        made.CONFIG, max_context_len=1 << 20, max_requests=2000, page_size=256, num_pages=5000
+    )
+    pages = range(1, 4097)
+    facts = [[made.admitted(rid, 1999, 1 << 20), made.allocated([1999], [1 << 20], pages)]]
+    observer = made.observe(tmp_path, facts, config=config, close=False)
+    for command in (["inspect"], ["leaks"], ["why", "reset"]):
+        status, out, _ = made.ran(capsys, command[0], tmp_path, *command[1:])
+        assert status == 0
+        assert max(len(line) for line in out.splitlines()[1:]) <= 100
+        assert "request reques" in out
+    _, out, _ = made.ran(capsys, "inspect", tmp_path, "--row", 1999)
+    assert rid in out
+    observer.close()
 
 
 def test_an_empty_run_is_shown(tmp_path, capsys):
