@@ -35,7 +35,7 @@ class EndingFacts:
         computed = self._import.committed_len(line.req)
         same("num_computed_tokens_before", line.num_computed_tokens_before, computed)
         same("num_tokens", line.num_tokens, request.num_tokens)
-        same("num_output_tokens", line.num_output_tokens, request.num_tokens - request.prompt_len)
+        same("num_output_tokens", line.num_output_tokens, request.output_len)
         request.num_preemptions += 1
         same("num_preemptions", line.num_preemptions, request.num_preemptions)
         same("status", line.status, PREEMPTED)
@@ -53,7 +53,7 @@ class EndingFacts:
         self._found.place = (call.number, line.op)
         same("free_before", line.free_before, self._pool.num_free)
         same("num_prompt_tokens", line.num_prompt_tokens, request.prompt_len)
-        same("num_output_tokens", line.num_output_tokens, request.num_tokens - request.prompt_len)
+        same("num_output_tokens", line.num_output_tokens, request.output_len)
         same("num_computed_tokens", line.num_computed_tokens, self._import.committed_len(line.req))
         same("num_preemptions", line.num_preemptions, request.num_preemptions)
         row = self._import.ledger.requests.get(line.req)

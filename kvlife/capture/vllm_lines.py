@@ -180,6 +180,7 @@ class AddRequest(RequestLine, tag="add_request"):
 
     prompt_token_ids: list[Token]
     num_prompt_tokens: Size
+    max_tokens: Count
     block_hashes: list[Hash]
     status: str
 

@@ -22,6 +22,7 @@ class Request:
 
     rid: str
     prompt_len: int
+    max_output_len: int
     tokens: HashChain
     status: str = WAITING
     num_preemptions: int = 0
@@ -32,6 +33,11 @@ class Request:
     def num_tokens(self) -> int:
         """Tokens of the prompt and those generated so far."""
         return self.tokens.num_tokens
+
+    @property
+    def output_len(self) -> int:
+        """Tokens generated so far."""
+        return self.num_tokens - self.prompt_len
 
 
 @attrs.define

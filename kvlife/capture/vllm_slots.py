@@ -58,9 +58,14 @@ class SlotFacts:
         same("num_tokens", line.num_tokens, request.num_tokens)
         same("num_prompt_tokens", line.num_prompt_tokens, request.prompt_len)
         same("num_computed_tokens", line.num_computed_tokens, state.committed_len(line.req))
+        waits = request.status != RUNNING
+        if waits and request.lookup is None:
+            self._found.note("no lookup came before it")
+        hit = request.lookup.hit_tokens if waits and request.lookup else 0
+        same("num_new_computed_tokens", line.num_new_computed_tokens, hit)
         for inner, gone in call.all_of(ops.FreeBlocks):
             self._move_window(inner, gone)
-        if line.ok and request.status != RUNNING:
+        if line.ok and waits:
             self._bind(call, line, request)
         elif call.all_of(ops.Touch):
             self._found.note("a hit is taken by a request that runs already, or is refused")
@@ -114,23 +119,15 @@ class SlotFacts:
             num_free -= len(idle)
             self._found.same("free", touch.free, num_free)
         self._found.place = (call.number, line.op)
-        self._same_hit(line, request, pages)
+        if request.lookup is not None:
+            hit = [self._pool.known(blocks) for blocks in request.lookup.group_blocks]
+            self._found.same("blocks of the hit", pages, hit)
         self._tell_bound(line, request, pages)
         for inner, touch in call.all_of(ops.Touch):
             self._found.place = (inner.number, touch.op)
             self._pool.same_counts(touch.blocks, touch.refs)
             self._pool.same_hashes(touch.blocks, touch.hashes)
         request.status, request.lookup = RUNNING, None
-
-    def _same_hit(self, line: ops.AllocateSlots, request: Request, pages: list[list[int]]) -> None:
-        lookup = request.lookup
-        if lookup is None:
-            self._found.note("no lookup came before it")
-            return
-        same = self._found.same
-        same("num_new_computed_tokens", line.num_new_computed_tokens, lookup.hit_tokens)
-        hit = [self._pool.known(blocks) for blocks in lookup.group_blocks]
-        same("blocks of the hit", pages, hit)
 
     def _tell_bound(
         self, line: ops.AllocateSlots, request: Request, pages: list[list[int]]

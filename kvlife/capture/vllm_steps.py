@@ -14,6 +14,7 @@ from kvlife.ledger import EMPTY
 
 # What vLLM schedules as the drafts of a request that it resumes, for which nothing was proposed.
 _PLACEHOLDER = -1
+_LENGTH_CAPPED = "FINISHED_LENGTH_CAPPED"
 
 
 class StepFacts:
@@ -32,8 +33,8 @@ class StepFacts:
         self._found.place = (call.number, line.op)
         if line.req in state.requests:
             raise self._found.refuse(f"request {line.req!r} has arrived before")
-        none_hash = bytes.fromhex(state.header.none_hash)
-        request = Request(line.req, line.num_prompt_tokens, HashChain(none_hash, state.block_size))
+        chain = HashChain(bytes.fromhex(state.header.none_hash), state.block_size)
+        request = Request(line.req, line.num_prompt_tokens, line.max_tokens, chain)
         request.tokens.extend(line.prompt_token_ids)
         state.requests[line.req] = request
         same("num_prompt_tokens", line.num_prompt_tokens, len(line.prompt_token_ids))
@@ -196,7 +197,20 @@ class StepFacts:
             rejected = step.computed_after.get(line.req, 0) - computed
             same("number of tokens", len(line.tokens), 1 + drafts - rejected)
             same("status", line.status, request.status)
+        self._within_length(line, request)
         self._import.same_free(line)
+
+    def _within_length(self, line: ops.AppendTokens, request: Request) -> None:
+        """A request generates no more than it asked for, and all of that if its length ends it."""
+        full = request.output_len >= request.max_output_len
+        full |= request.num_tokens >= self._import.header.max_model_len
+        if request.output_len > request.max_output_len or (
+            line.status == _LENGTH_CAPPED and not full
+        ):
+            self._found.note(
+                f"{request.output_len} tokens are generated, of {request.max_output_len} at most,"
+                f" and its status is {line.status}"
+            )
 
     def finish(self, call: Call) -> None:
         """Requests are ended from outside; one that is unknown or gone is passed over by vLLM."""

@@ -80,6 +80,7 @@ class SmallCapture:
             req=rid,
             prompt_token_ids=prompt,
             num_prompt_tokens=len(prompt),
+            max_tokens=2,
             block_hashes=hashes,
             status="WAITING",
             free=free,
