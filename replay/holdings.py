@@ -106,6 +106,12 @@ class Holdings:
                 since[named] = np.minimum(since[named], oldest + self.ledger.seq_base)
         return since[self.rows]
 
+    def order(self, sort: str) -> Index:
+        """The places of the rows in `rows`, by pages, age, tokens or row."""
+        tokens = -self.ledger.rows.allocated[self.rows].astype(np.int64)
+        by = {"pages": -self.pages, "age": self.since, "tokens": tokens, "row": self.rows}
+        return np.argsort(by[sort], kind="stable")
+
     def kinds(self, group_idx: int) -> dict[str, PageCount]:
         """The pages of a group by kind; FREE ones are the space's, whoever takes them."""
         group = self.ledger.layout.groups[group_idx]

@@ -14,7 +14,8 @@ from kvlife.replay.cli import FINE
 from kvlife.replay.columns import print_lines, signs_of
 from kvlife.replay.holdings import Holdings
 from kvlife.replay.inspect_holder import Subject, find_subject, subject_json, subject_lines
-from kvlife.replay.inspect_state import Shown, state_json, state_lines
+from kvlife.replay.inspect_json import state_json
+from kvlife.replay.inspect_state import Shown, state_lines
 from kvlife.replay.view import look
 
 

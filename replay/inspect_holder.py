@@ -24,7 +24,8 @@ from kvlife.replay.columns import (
     ranges,
     window_bar,
 )
-from kvlife.replay.inspect_state import pin_json, run_lines, view_json
+from kvlife.replay.inspect_json import pin_json, view_json
+from kvlife.replay.inspect_state import run_lines
 from kvlife.replay.quoting import command_line, printable
 from kvlife.replay.view import View
 from kvlife.replay.whence import MAX_READ, bindings, events_at

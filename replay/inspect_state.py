@@ -1,13 +1,12 @@
-"""A whole state for people, in lines, and for machines, as one JSON object."""
+"""A whole state for people, in lines."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import RowState
@@ -25,7 +24,6 @@ from kvlife.replay.holdings import (
     DRAINING,
     EVICTABLE,
     FREE,
-    KINDS,
     LIVE,
     LOST,
     PINNED,
@@ -72,24 +70,22 @@ def run_lines(view: View) -> Iterator[Line]:
     for note in view.notes:
         yield from noted("yellow", "note        ", printable(note))
     run, header = view.run, view.run.header
-    yield "", f"run         {run_state(view)}, {run.next_seq - run.begins_at:,} events"
-    policies = Counter(header.policies.values())
-    told = ", ".join(f"{printable(policy)} for {num}" for policy, num in sorted(policies.items()))
-    yield "", f"checks      level {printable(header.level)}; policies: {told or 'none named'}"
+    yield "", f"run         {printable(view.outcome)}, {run.next_seq - run.begins_at:,} events"
+    checks = f"level {header.level}, {_policies(header.policies)}"
+    yield from noted("", "checks      ", printable(checks))
     if header.world_size > 1 or header.group:
         group = printable(header.group)
         yield "", f"rank        {header.rank} of {header.world_size}, group {group or '(no name)'}"
     yield from noted("", "layout      ", "; ".join(_groups(view)))
 
 
-def run_state(view: View) -> str:
-    """Whether the run was closed, goes on, or how it ended."""
-    violated = view.timeline.violated
-    if violated is not None:
-        return f"ended by {printable(violated.invariant)} at seq {violated.seq}"
-    if view.run.closed is not None:
-        return "closed"
-    return "being written" if view.run.live else "not closed"
+def _policies(policies: Mapping[str, str]) -> str:
+    """The policy of most invariants, and the names of those that have another."""
+    if not policies:
+        return "no policies named"
+    ((most, _num),) = Counter(policies.values()).most_common(1)
+    others = [f"{policy} for {name}" for name, policy in policies.items() if policy != most]
+    return f"policy {most}" + "".join(f", {other}" for other in others)
 
 
 def _groups(view: View) -> Iterator[str]:
@@ -137,18 +133,6 @@ def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
             yield "", f"other       {group.name}: {told}"
 
 
-def order_of(holdings: Holdings, sort: str) -> npt.NDArray[np.intp]:
-    """The places of the rows in `holdings.rows`, in the order asked for."""
-    rows = holdings.ledger.rows
-    by = {
-        "pages": -holdings.pages,
-        "age": holdings.since,
-        "tokens": -rows.allocated[holdings.rows].astype(np.int64),
-        "row": holdings.rows,
-    }
-    return np.argsort(by[sort], kind="stable")
-
-
 def _row_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:
     ledger, signs = view.ledger, shown.signs
     rows, states = holdings.rows, np.bincount(ledger.rows.state[1:], minlength=len(RowState))
@@ -163,7 +147,7 @@ def _row_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:
     if not rows.size:
         return
     scale = max(int(ledger.rows.allocated[rows].max()), 1)
-    order = order_of(holdings, shown.sort)[: shown.cut(rows.size)]
+    order = holdings.order(shown.sort)[: shown.cut(rows.size)]
     heads = ("row", "holder", "pages", f"|{scale:,} tokens".ljust(BAR), "protected", "committed")
     cells: list[Sequence[str]] = [(*heads, "allocated")]
     for place in order.tolist():
@@ -257,93 +241,3 @@ def _book_lines(view: View, shown: Shown) -> Iterator[Line]:
     if empty:
         yield "", ""
         yield "", f"none        {', '.join(empty)}"
-
-
-def state_json(view: View, holdings: Holdings, sort: str) -> dict[str, object]:
-    """The state as one object; all rows and books are in it."""
-    ledger = view.ledger
-    return {
-        **view_json(view),
-        "pages": {
-            group.name: {
-                name: attrs.asdict(count) for name, count in holdings.kinds(group.idx).items()
-            }
-            for group in ledger.layout.groups
-        },
-        "kinds": list(KINDS),
-        "rows": [row_json(view, holdings, place) for place in order_of(holdings, sort).tolist()],
-        "rows_free": int(np.count_nonzero(ledger.rows.state == RowState.FREE)),
-        "sessions": {name: attrs.asdict(held) for name, held in ledger.sessions.items()},
-        "waiting": {
-            rid: {
-                "prompt_len": left.prompt_len,
-                "committed_len": left.committed_len,
-                "host_pages": None if left.backup is None else left.backup.tolist(),
-                "since_seq": left.seq,
-            }
-            for rid, left in ledger.waiting.items()
-        },
-        "pins": {name: pin_json(view, name) for name in ledger.pins},
-        "steps": [
-            {"step": step, "rows": opened.rows.tolist(), "since_seq": opened.seq}
-            for step, opened in ledger.steps.items()
-        ],
-        "lost_pages": holdings.lost.num_pages,
-        "lost_holders": len(holdings.lost.holders),
-    }
-
-
-def view_json(view: View) -> dict[str, object]:
-    """Which state is shown, and of which run."""
-    run, layout = view.run, view.ledger.layout
-    return {
-        "log": str(run.path),
-        "seq": view.seq,
-        "step": None if view.last is None else view.last.step,
-        "time_ns": None if view.last is None else view.last.time_ns,
-        "run": run_state(view),
-        "notes": list(view.notes),
-        "level": run.header.level,
-        "policies": dict(run.header.policies),
-        "groups": [attrs.asdict(group) for group in layout.groups],
-        "spaces": [attrs.asdict(space) for space in layout.spaces],
-    }
-
-
-def row_json(view: View, holdings: Holdings, place: int) -> dict[str, object]:
-    """The row at a place of `holdings.rows`."""
-    row, columns = int(holdings.rows[place]), view.ledger.rows
-    record = view.ledger.row_record(row)
-    return {
-        "row": row,
-        "state": RowState(int(columns.state[row])).name,
-        "request": columns.rid[row],
-        "session": columns.session[row],
-        "pages": {
-            group.name: int(counts[place])
-            for group, counts in zip(view.ledger.layout.groups, holdings.group_pages, strict=True)
-        },
-        "protected_len": record.cache_protected_len,
-        "committed_len": record.kv_committed_len,
-        "allocated_len": record.kv_allocated_len,
-        "settled_len": record.settled_len,
-        "prompt_len": record.prompt_len,
-        "evict_floor": record.swa_evict_floor,
-        "cursors": list(record.swa_evicted_seqlens),
-        "in_flight": int(columns.in_flight[row]),
-        "last_seq": int(columns.last_event[row]),
-        "pages_since_seq": int(holdings.since[place]),
-    }
-
-
-def pin_json(view: View, name: str) -> dict[str, object]:
-    """A pin that is open."""
-    pin = view.ledger.pins[name]
-    return {
-        "kind": pin.kind,
-        "writes": pin.writes,
-        "owner": pin.owner,
-        "group": view.ledger.layout.groups[pin.group].name,
-        "pages": pin.pages.tolist(),
-        "since_seq": pin.seq,
-    }

@@ -10,7 +10,7 @@ from kvlife.events import Recorded
 from kvlife.replay.columns import Line, aligned, counted, duration, noted, ranges
 from kvlife.replay.event_words import kind_of
 from kvlife.replay.holdings import EVICTABLE, FREE, KINDS, LOST, PageCount
-from kvlife.replay.inspect_state import view_json
+from kvlife.replay.inspect_json import view_json
 from kvlife.replay.leaks import Holder, Leaks, Lot
 from kvlife.replay.quoting import printable
 from kvlife.replay.view import View

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from kvlife.errors import ConfigError, LogError
-from kvlife.events import Marked, Recorded
+from kvlife.events import Marked, Recorded, Violated
 from kvlife.ledger import Ledger
 from kvlife.log import LogRun, open_run
 from kvlife.replay.parts import known_states
@@ -18,14 +18,16 @@ from kvlife.replay.timeline import Timeline
 class View:
     """The state behind an event of a run.
 
-    `last` is that event, None at the very beginning. `notes` say what a reader should know of the
-    log: that it was cut, is being written, or ended with a violation.
+    `last` is that event, None at the very beginning. `ended_by` is the violation that ended the
+    run, where the state is that of its end. `notes` say what a reader should know of the log: that
+    it was cut, is being written, or ended with a violation.
     """
 
     run: LogRun
     timeline: Timeline
     ledger: Ledger
     last: Recorded | None
+    ended_by: Violated | None
     notes: tuple[str, ...]
 
     @property
@@ -42,9 +44,8 @@ class View:
     def idle_mark(self) -> bool:
         """Whether the run says of this very moment that nothing but cache should be held."""
         last = self.last
-        if self.at_end and self.timeline.violated is not None:
-            ended = next(iter(self.run.events(self.timeline.violated.seq)), None)
-            last = ended or last
+        if self.ended_by is not None:
+            last = next(iter(self.run.events(self.ended_by.seq)), None)
         return last is not None and isinstance(last.event, Marked) and last.event.idle
 
     @property
@@ -53,6 +54,16 @@ class View:
         if self.last is None:
             return "before its first event"
         return f"after seq {self.seq} (step {self.last.step})"
+
+    @property
+    def outcome(self) -> str:
+        """Whether the run was closed, goes on, or how it ended."""
+        violated = self.timeline.violated
+        if violated is not None:
+            return f"ended by {violated.invariant} at seq {violated.seq}"
+        if self.run.closed is not None:
+            return "closed"
+        return "being written" if self.run.live else "not closed"
 
     def since(self, time_ns: int) -> float:
         """How many seconds before this moment that was, by the clock of the events."""
@@ -69,7 +80,9 @@ def look(log: Path, at: int | None, *, salvage: bool = False) -> View:
     timeline = Timeline(run)
     if at is not None and not max(timeline.first_seq - 1, 0) <= at < run.next_seq:
         raise ConfigError(_out_of_reach(run, timeline, at))
-    notes = list(_notes(run, timeline, at))
+    violated = timeline.violated
+    ended_by = violated if violated is not None and (at is None or at >= violated.seq) else None
+    notes = _notes(run, timeline, ended_by)
     try:
         ledger = timeline.state(None if at is None else at + 1)
     except LogError as error:
@@ -82,7 +95,8 @@ def look(log: Path, at: int | None, *, salvage: bool = False) -> View:
         # A snapshot does not hold the time.
         ledger.time_ns = last.time_ns
     notes += [f"salvage left out seqs from {hole.first_seq}: {hole.reason}" for hole in run.skipped]
-    return View(run, timeline, ledger, last, tuple(dict.fromkeys(notes + run.warnings)))
+    notes = [*dict.fromkeys([*notes, *run.warnings])]
+    return View(run, timeline, ledger, last, ended_by, tuple(notes))
 
 
 def _out_of_reach(run: LogRun, timeline: Timeline, at: int) -> str:
@@ -95,7 +109,7 @@ def _out_of_reach(run: LogRun, timeline: Timeline, at: int) -> str:
     )
 
 
-def _notes(run: LogRun, timeline: Timeline, at: int | None) -> list[str]:
+def _notes(run: LogRun, timeline: Timeline, ended_by: Violated | None) -> list[str]:
     notes = []
     if run.live:
         notes.append(f"another process is writing this run: seen up to seq {run.next_seq - 1}")
@@ -103,10 +117,9 @@ def _notes(run: LogRun, timeline: Timeline, at: int | None) -> list[str]:
         notes.append("the run was not closed (killed, or its end is missing)")
     if timeline.first_seq:
         notes.append(f"history begins at seq {timeline.first_seq}: what lies before is gone")
-    violated = timeline.violated
-    if violated is not None and (at is None or at >= violated.seq):
-        what = f"{violated.invariant} was broken by event {violated.seq}, which ended the run"
-        how = "the state is that behind it" if violated.applied else "it was not applied"
+    if ended_by is not None:
+        what = f"{ended_by.invariant} was broken by event {ended_by.seq}, which ended the run"
+        how = "the state is that behind it" if ended_by.applied else "it was not applied"
         notes.append(f"{what}: {how}")
     return notes
 

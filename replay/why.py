@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife import transitions
-from kvlife.config import Layout
+from kvlife.config import GroupLayout, Layout
 from kvlife.errors import ConfigError
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import Ledger, PageState, RowState
 from kvlife.replay.columns import counted
-from kvlife.replay.holdings import EVICTABLE, FREE, LOST, Holdings
+from kvlife.replay.holdings import EVICTABLE, FREE, Holdings
 from kvlife.replay.quoting import printable
 
 Bools = npt.NDArray[np.bool_]
@@ -104,41 +104,45 @@ def why_reset(holdings: Holdings) -> Answer:
 
 def why_evict(holdings: Holdings, num_pages: int, group: str | None) -> Answer:
     """An eviction of so many cached pages of a group (None: the base group)."""
-    idx = _group_idx(holdings.ledger.layout, group)
     layout = holdings.ledger.layout
-    kinds = holdings.kinds(idx)
-    evictable, chosen = kinds[EVICTABLE].pages, layout.groups[idx]
-    space = holdings.ledger.spaces[chosen.space_idx]
-    cached = (space.state == PageState.CACHED) & (space.group == idx)
-    room = Room(
-        space=layout.spaces[chosen.space_idx].name,
-        groups=(chosen.name,),
-        total=int(np.count_nonzero(cached)),
-        free=kinds[FREE].pages,
-        evictable=evictable,
-        asked=num_pages,
-        lost=kinds[LOST].pages,
-        cached_only=True,
-        blockers=_blockers(holdings, chosen.space_idx, cached),
-    )
+    idx = _group_idx(layout, group)
+    rooms = [_cache_room(holdings, layout.groups[idx], num_pages)]
     notes = [
         "pages that are PRIVATE are not cached: they come back when their rows end, not by eviction"
     ]
     if len(layout.groups) > 1:
+        rooms += [_cache_room(holdings, other, 0) for other in layout.groups if other.idx != idx]
         notes.append(
             "a page of the base group takes the other groups' pages at its position along; one of"
             " those that is pinned keeps it, and the log does not say which belong together"
         )
-    possible = num_pages <= evictable
-    verdict = f"{min(num_pages, evictable):,} of {num_pages:,} pages of {chosen.name} could go now"
-    reasons = () if possible else (f"{num_pages - evictable:,} pages more are asked for",)
+    evictable = rooms[0].evictable
+    going = min(num_pages, evictable)
+    lacking = f"{num_pages:,} are asked for, and {evictable:,} are evictable"
     return Answer(
         question=f"evict {num_pages}",
-        possible=possible,
-        verdict=verdict,
-        reasons=reasons,
+        possible=num_pages <= evictable,
+        verdict=f"{going:,} of {num_pages:,} pages of {layout.groups[idx].name} could go now",
+        reasons=() if num_pages <= evictable else (lacking,),
         notes=tuple(notes),
-        rooms=(room,),
+        rooms=tuple(rooms),
+    )
+
+
+def _cache_room(holdings: Holdings, group: GroupLayout, asked: int) -> Room:
+    """The CACHED pages of one group, and who holds them."""
+    space, kinds = holdings.ledger.spaces[group.space_idx], holdings.kinds(group.idx)
+    cached = (space.state == PageState.CACHED) & (space.group == group.idx)
+    return Room(
+        space=holdings.ledger.layout.spaces[group.space_idx].name,
+        groups=(group.name,),
+        total=int(np.count_nonzero(cached)),
+        free=kinds[FREE].pages,
+        evictable=kinds[EVICTABLE].pages,
+        asked=asked,
+        lost=int(np.count_nonzero(cached & holdings.lost.masks[group.space_idx])),
+        cached_only=True,
+        blockers=_blockers(holdings, group.space_idx, cached),
     )
 
 

@@ -15,7 +15,7 @@ from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE
 from kvlife.replay.columns import Line, aligned, noted, print_lines
 from kvlife.replay.holdings import Holdings
-from kvlife.replay.inspect_state import view_json
+from kvlife.replay.inspect_json import view_json
 from kvlife.replay.quoting import printable
 from kvlife.replay.view import View, look
 from kvlife.replay.why import Answer, Room, why_admit, why_evict, why_reset
