@@ -11,7 +11,7 @@ SETUP := pyproject.toml constraints.txt tools/setup.sh
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak docs clean
+.PHONY: help demo test browser picture check format bench soak docs clean
 
 help: ## show what there is
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -21,6 +21,12 @@ demo: $(VENV)/core.stamp ## simulate 2,000 requests, check every event, and repl
 
 test: $(VENV)/dev.stamp ## the tests, and at the end what was skipped (TESTS=tests/log for a part)
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal --durations 10 $(TESTS)
+
+browser: $(VENV)/dev.stamp ## a Chromium for the tests of the HTML report, if there is none
+	@tools/setup.sh browser
+
+picture: $(VENV)/dev.stamp ## the picture of a report in docs/ (needs the browser)
+	$(RUN) tools/picture.py
 
 check: $(VENV)/dev.stamp ## lint, format, types, layers, tables of docs/
 	$(RUN) -m ruff check .

@@ -14,7 +14,6 @@ from rich.console import Console
 from kvlife.errors import ConfigError
 from kvlife.log import open_run
 from kvlife.log.files import HEADER_NAME
-from kvlife.replay.chain import explain
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.outcome import Outcome
 from kvlife.replay.parts import whole
@@ -54,8 +53,7 @@ def report(
     watcher = Watcher(axis_of(run, whole(run, None, None).start, axis), run.layout)
     with progress_bar("replaying", run.next_seq - run.begins_at, quiet=json) as bar:
         outcome = replay_run(run, settings, bar.advance, watcher)
-    chain = None if outcome.first is None else explain(run, outcome.first)
-    num_bytes = _write(output, page_of(run, watcher, outcome, chain))
+    num_bytes = _write(output, page_of(run, watcher, outcome))
     summary = _summary(outcome, output, num_bytes, perf_counter() - begun)
     if json:
         print(json_format.dumps(summary))

@@ -53,7 +53,7 @@ def top(
     if check not in LEVELS:
         raise ConfigError(f"no such level: {check!r}; there are {', '.join(LEVELS)}")
     console = Console(highlight=False)
-    view = View(log, check)
+    view = TopView(log, check)
     if once or not (console.is_terminal or json):
         sights = view.look(_FOREVER)
         _show_once(console, sights, json=json)
@@ -64,7 +64,7 @@ def top(
     return FOUND if any(sight.violations or sight.last_violation for sight in sights) else FINE
 
 
-class View:
+class TopView:
     """The runs at a path, each followed on from where it was left."""
 
     def __init__(self, path: Path, level: str, clock: Callable[[], float] = monotonic) -> None:
@@ -126,7 +126,7 @@ def _as_json(sights: list[Sight]) -> str:
     return json_format.dumps({"runs": [attrs.asdict(sight) for sight in sights]})
 
 
-def _print_looks(view: View, every: float) -> list[Sight]:
+def _print_looks(view: TopView, every: float) -> list[Sight]:
     sights: list[Sight] = []
     with _keys() as pressed:
         try:
@@ -139,7 +139,7 @@ def _print_looks(view: View, every: float) -> list[Sight]:
             return sights
 
 
-def _show_live(console: Console, view: View, every: float) -> list[Sight]:
+def _show_live(console: Console, view: TopView, every: float) -> list[Sight]:
     sights: list[Sight] = []
     waiting_for = f"waiting for a run in {view.path}  (q ends)"
     with _keys() as pressed, Live(console=console, auto_refresh=False, screen=True) as live:

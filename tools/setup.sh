@@ -1,7 +1,8 @@
 #!/bin/sh
 # Sets up .venv: `tools/setup.sh core` with what kvlife needs, `tools/setup.sh dev` with what tests
 # and checks need on top. It finds a fitting Python by itself; PYTHON=... names one. It says in
-# plain words what is missing, and leaves no half-made .venv behind.
+# plain words what is missing, and leaves no half-made .venv behind. `tools/setup.sh browser` sees
+# that there is a Chromium for the tests of the HTML report, and installs one on Debian and Ubuntu.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -65,6 +66,36 @@ install() {
     fi
 }
 
+find_chromium() {
+    for candidate in ${KVLIFE_CHROMIUM:-chromium-headless-shell chromium chromium-browser \
+        google-chrome}; do
+        chromium=$(command -v "$candidate" 2>/dev/null) && return
+    done
+    return 1
+}
+
+# The archive keeps the newest version alone, so that none can be named here; it is shown instead.
+install_chromium() {
+    as_root=
+    [ "$(id -u)" = 0 ] || as_root="sudo -n"
+    echo "Installing chromium-headless-shell (apt-get's words go to $log)"
+    { $as_root apt-get update && $as_root apt-get install -y --no-install-recommends \
+        chromium-headless-shell fonts-dejavu-core; } >>$log 2>&1
+}
+
+have_chromium() {
+    mkdir -p $venv
+    find_chromium && return
+    if [ -n "${KVLIFE_CHROMIUM:-}" ]; then
+        fail "KVLIFE_CHROMIUM names $KVLIFE_CHROMIUM, and there is no such program"
+    fi
+    if ! command -v apt-get >/dev/null || ! install_chromium || ! find_chromium; then
+        [ -f $log ] && tail -n 10 $log >&2
+        fail "" "The tests of the HTML report need a Chromium, and none could be installed here." \
+            "Install one by hand, or name one: KVLIFE_CHROMIUM=/path/to/chromium"
+    fi
+}
+
 case $kind in
     core)
         make_venv
@@ -75,7 +106,11 @@ case $kind in
     dev)
         install "what tests and checks need" --no-build-isolation -e '.[testing,dev]'
         ;;
+    browser)
+        have_chromium
+        echo "Chromium: $chromium ($("$chromium" --version 2>/dev/null || echo unknown version))"
+        ;;
     *)
-        fail "usage: tools/setup.sh core|dev"
+        fail "usage: tools/setup.sh core|dev|browser"
         ;;
 esac

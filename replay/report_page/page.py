@@ -11,7 +11,8 @@ from string import Template
 from kvlife import __version__
 from kvlife.config import Layout
 from kvlife.log import LogRun
-from kvlife.replay.chain import Chain
+from kvlife.replay.chain import explain
+from kvlife.replay.next_commands import next_commands
 from kvlife.replay.outcome import Outcome
 from kvlife.replay.report_page import tables
 from kvlife.replay.report_page.content import content_of
@@ -20,8 +21,8 @@ from kvlife.replay.report_page.watcher import MAX_MAPS, Watcher
 SCRIPTS = ("format.js", "plot.js", "cursor.js", "charts.js", "heat_map.js", "start.js")
 
 
-def page_of(run: LogRun, watcher: Watcher, outcome: Outcome, chain: Chain | None) -> str:
-    """The whole page of a replayed run."""
+def page_of(run: LogRun, watcher: Watcher, outcome: Outcome) -> str:
+    """The whole page of a replayed run; its first violation is looked into once more."""
     layout = run.layout
     content = content_of(watcher, outcome, layout)
     return Template(_asset("report.html")).substitute(
@@ -30,7 +31,7 @@ def page_of(run: LogRun, watcher: Watcher, outcome: Outcome, chain: Chain | None
         name=tables.text(run.path.name),
         facts=_facts(run),
         verdict=tables.verdict(outcome),
-        violation=tables.violation(outcome, chain),
+        violation=_violation(run, outcome),
         figures=tables.figures(watcher, outcome),
         pages=_per_space(layout, "pages"),
         maps=_per_space(layout, "map"),
@@ -41,6 +42,13 @@ def page_of(run: LogRun, watcher: Watcher, outcome: Outcome, chain: Chain | None
         content=embedded(content),
         script="\n".join(_asset(name) for name in SCRIPTS),
     )
+
+
+def _violation(run: LogRun, outcome: Outcome) -> str:
+    first = outcome.first
+    if first is None:
+        return ""
+    return tables.violation(outcome, explain(run, first), next_commands(run, first))
 
 
 def embedded(content: object) -> str:

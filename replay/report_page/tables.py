@@ -77,19 +77,18 @@ def _at(found: Found) -> str:
     return f"By {by} at seq {found.seq:,}, step {found.step:,}"
 
 
-def violation(outcome: Outcome, chain: Chain | None) -> str:
-    """How the first violation came about, its evidence, and those that came later."""
+def violation(outcome: Outcome, chain: Chain, commands: Sequence[str]) -> str:
+    """How the first violation came about, its evidence, where to look next, and the later ones."""
     first = outcome.first
-    if first is None:
-        return ""
-    parts = ["<h2>How it came about</h2>"]
-    if chain is not None:
-        parts.append(_chain(chain))
+    assert first is not None  # the caller looked
+    parts = ["<h2>How it came about</h2>", _chain(chain)]
     evidence = ((text(name), text(value)) for name, value in first.evidence.items())
     parts.append("<h3>Evidence</h3>" + table(("what", "value"), evidence, "tt"))
     if first.also:
         names = ", ".join(f"<code>{text(name)}</code>" for name in first.also)
         parts.append(f"<p>The same event breaks {names} too.</p>")
+    lines = "\n".join(escape(line) for line in commands)
+    parts.append(f"<h3>To see more</h3><pre>{lines}</pre>")
     later = outcome.found[1 : 1 + MAX_LISTED]
     if later:
         rows = (

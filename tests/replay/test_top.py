@@ -13,7 +13,7 @@ import recorded_runs as made
 from kvlife.events import Released
 from kvlife.log import open_run
 from kvlife.replay.cli import main
-from kvlife.replay.top_command import View
+from kvlife.replay.top_command import TopView
 from kvlife.replay.top_frame import BAR_WIDTH, bar_cells
 from kvlife.replay.top_run import WatchedRun
 
@@ -138,7 +138,7 @@ def test_the_newest_run_and_the_live_ones_are_shown(tmp_path):
     made.observe(tmp_path, [made.life_of("r1", 1, [1, 2])])
     live = made.observe(tmp_path, [[made.admitted("r1", 1)]], close=False)
     made.observe(tmp_path, [made.life_of("r1", 1, [1, 2])])
-    view = View(tmp_path, "event")
+    view = TopView(tmp_path, "event")
     sights = view.look(FOREVER)
     assert [sight.run for sight in sights] == ["run-000003", "run-000002"]
     assert [sight.status for sight in sights] == ["closed", "live"]

@@ -85,7 +85,7 @@ function mapLegend(cells) {
   const present = new Set(cells);
   const states = [0, 1, 2, 3].filter((cell) => cell < 2 || present.has(cell)).map((cell) => [`var(${CELL_TONES[cell]})`, CELL_NAMES[cell]]);
   const tones = [...Array(HOLDER_TONES).keys()].map((tone) => `var(--h${tone})`);
-  return [[tones, "held: a colour for each holder, which come again"], ...states];
+  return [[tones, "held: a colour for each holder (ten, used again)"], ...states];
 }
 
 /** The pixels: dimmed where another holder is chosen, paler where the main holder has less. */
