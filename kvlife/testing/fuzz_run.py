@@ -1,10 +1,9 @@
-"""One run of a fuzzed allocator: what is live, who watches, and the log that a failure leaves."""
+"""One run of a fuzzed allocator: what is live, who watches, and what was asked for."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import ClassVar, cast
+from typing import ClassVar, Self, cast
 
 from kvlife.config import PoolConfig
 from kvlife.engine import Observer
@@ -19,6 +18,7 @@ from kvlife.testing.adapter import (
 )
 from kvlife.testing.deed import Deed
 from kvlife.testing.extra import stateful
+from kvlife.testing.program import Call, Program
 from kvlife.testing.strategies import PAGE_SIZES
 from kvlife.testing.tape import Tape
 from kvlife.testing.watch import ContractBroken, Watch
@@ -30,26 +30,26 @@ class FuzzRun(stateful.RuleBasedStateMachine):
     """What the rules of `LifecycleMachine` stand on.
 
     `adapter_type` makes the adapter of a run from its `PoolConfig` (and `log` and `clock`, where
-    the adapter watches itself); `page_sizes` are those that it can be given. `failed` holds what
-    the last failing runs recorded.
+    the adapter watches itself); `page_sizes` are those that it can be given. `failing` holds
+    the program of the last run that failed.
     """
 
     adapter_type: ClassVar[Callable[..., Allocator]]
     page_sizes: ClassVar[tuple[int, ...]] = PAGE_SIZES
-    failed: ClassVar[deque[Tape]]
+    failing: ClassVar[list[Program]] = []
 
     def __init__(self) -> None:
-        """Nothing is made before `_make`."""
+        """Nothing is made before `begin`."""
         super().__init__()
+        self.calls: list[Call] = []
         self.tokens: dict[str, list[int]] = {}
         self.waiting: dict[str, None] = {}
         self.pins: dict[str, None] = {}
         self.adapter: Allocator | None = None
         self.able: frozenset[type] = frozenset()
         self.page_size = 0
-        self._tape = Tape()
-        self._num_requests = 0
-        self._num_pins = 0
+        self.tape = Tape()
+        self._names: set[str] = set()
         self._failed = False
         self._time_ns = 0
 
@@ -67,17 +67,17 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         )
         self._watch: Watch | None = None
         if watches_itself:
-            adapter = make(config, log=self._tape, clock=self._clock)
+            adapter = make(config, log=self.tape, clock=self._clock)
             assert isinstance(adapter, WatchesItself)  # it has the attribute
-            self.adapter, self.observer = adapter, adapter.observer
-            self.able = frozenset(verb for verb in VERBS if isinstance(adapter, verb))
-            return
-        self.adapter = make(config)
-        if not isinstance(self.adapter, ShowsTables):
-            raise ConfigError(f"{type(self.adapter).__name__} shows no books, and has no observer")
-        self.observer = Observer(config, log=self._tape, clock=self._clock)
-        self.able = frozenset(verb for verb in VERBS if isinstance(self.adapter, verb))
-        self._watch = Watch(self.adapter, config, self.observer)
+            self.observer = adapter.observer
+        else:
+            adapter = make(config)
+            if not isinstance(adapter, ShowsTables):
+                raise ConfigError(f"{type(adapter).__name__} shows no books, and has no observer")
+            self.observer = Observer(config, log=self.tape, clock=self._clock)
+            self._watch = Watch(adapter, config, self.observer)
+        self.adapter = adapter
+        self.able = frozenset(verb for verb in VERBS if isinstance(adapter, verb))
 
     def _clock(self) -> int:
         self._time_ns += 1
@@ -85,11 +85,51 @@ class FuzzRun(stateful.RuleBasedStateMachine):
 
     def new_rid(self) -> str:
         """The id of the next request."""
-        return f"r{self._num_requests + 1}"
+        return self._new("r")
 
     def new_pin(self) -> str:
         """The id of the next pin."""
-        return f"p{self._num_pins + 1}"
+        return self._new("p")
+
+    def _new(self, kind: str) -> str:
+        return f"{kind}{1 + sum(name.startswith(kind) for name in self._names)}"
+
+    # -- running a program again -----------------------------------------------------------
+
+    @classmethod
+    def run(cls, program: Program) -> tuple[Self, Exception | None]:
+        """Run a program anew; returns what it ran on, and what failed.
+
+        It ends at a call that a run could not make where it then is, as after one was taken out.
+        """
+        machine = cls()
+        try:
+            for call in program:
+                if not machine._allows(call):
+                    return machine, None
+                getattr(machine, call.verb)(**call.args)
+            machine.teardown()
+        except Exception as error:  # noqa: BLE001  # whatever an allocator fails with is a find
+            return machine, error
+        return machine, None
+
+    def _allows(self, call: Call) -> bool:
+        """Whether the call names what is live, or new, as its verb needs it."""
+        rid, child, pin_id = (str(call.args.get(name, "")) for name in ("rid", "child", "pin_id"))
+        room = len(self.tokens) < MAX_LIVE
+        match call.verb:
+            case "begin":
+                return self.adapter is None
+            case "admit":
+                return room and (rid in self.waiting or rid not in self._names)
+            case "fork":
+                return room and rid in self.tokens and child not in self._names
+            case "pin":
+                return rid in self.tokens and pin_id not in self._names
+            case "unpin":
+                return pin_id in self.pins
+            case _:
+                return not rid or rid in self.tokens
 
     # -- running a verb --------------------------------------------------------------------
 
@@ -133,6 +173,8 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         parent: str | None = None,
         pin_id: str | None = None,
     ) -> None:
+        if pin_id is not None:
+            self._names.add(pin_id)
         watch, held = self._watch, self.tokens.get(rid or "")
         if watch is None:
             return
@@ -147,10 +189,8 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         self._or_fail(lambda: watch.tell(deed))
 
     def _begin(self, rid: str, tokens: list[int]) -> None:
-        if rid in self.waiting:
-            del self.waiting[rid]
-        else:
-            self._num_requests += 1
+        self.waiting.pop(rid, None)
+        self._names.add(rid)
         self.tokens[rid] = list(tokens)
 
     def _end(self, verb: str, rid: str, call: Callable[[str], object]) -> None:
@@ -177,4 +217,4 @@ class FuzzRun(stateful.RuleBasedStateMachine):
 
     def _fail(self) -> None:
         self._failed = True
-        type(self).failed.append(self._tape)
+        type(self).failing[:] = [tuple(self.calls)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
-from collections import deque
 from pathlib import Path
 from unittest import TestCase
 
@@ -14,11 +13,11 @@ import attrs
 from kvlife.testing.adapter import Allocator, check_adapter
 from kvlife.testing.extra import hypothesis, stateful
 from kvlife.testing.machine import LifecycleMachine
+from kvlife.testing.minimize import minimize
+from kvlife.testing.program import text_of
 from kvlife.testing.strategies import PAGE_SIZES
 
 _NUM_STEPS = 30
-_MAX_LOGS = 8
-_REPLAY = "kvlife replay "
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -42,7 +41,7 @@ def machine_of(
     fields = {
         "adapter_type": adapter_type,
         "page_sizes": page_sizes,
-        "failed": deque(maxlen=_MAX_LOGS),
+        "failing": [],
         "__doc__": f"Random lives of requests, given to {adapter_type.__name__}.",
     }
     return type(f"{adapter_type.__name__}Machine", (LifecycleMachine,), fields)
@@ -65,7 +64,10 @@ def fuzz(
     chosen = settings or _settings(hypothesis.settings().max_examples)
 
     def run(_case: TestCase) -> None:
-        run_machine(machine, chosen, log_root)
+        found = hunt(machine, chosen, log_root)
+        if found is not None:
+            found.error.add_note(f"{found.program}kvlife replay {found.log}")
+            raise found.error
 
     # What Hypothesis' own plugin for pytest knows its tests by.
     run.is_hypothesis_test = True  # type: ignore[attr-defined]
@@ -87,44 +89,33 @@ def find(
     """
     machine = machine_of(adapter_type, page_sizes=page_sizes)
     settings = hypothesis.settings(
-        _settings(max_examples, num_steps),
-        derandomize=True,
-        database=None,
-        print_blob=False,
-        report_multiple_bugs=False,
-        # To explain which arguments do not matter takes longer than to find the program.
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        _settings(max_examples, num_steps), derandomize=True, database=None
     )
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            run_machine(machine, settings, log_root)
-    except Exception as error:
-        notes = [line for note in getattr(error, "__notes__", ()) for line in note.splitlines()]
-        logs = [line.removeprefix(_REPLAY) for line in notes if line.startswith(_REPLAY)]
-        if not logs:
-            raise
-        steps = [line for line in notes if line.startswith("state")]
-        return Found(program="\n".join(steps) + "\n", error=error, log=Path(logs[-1]))
-    return None
+    return hunt(machine, settings, log_root)
 
 
-def run_machine(
+def hunt(
     machine: type[LifecycleMachine],
     settings: hypothesis.settings,
     log_root: str | Path | None = None,
-) -> None:
-    """Run a machine as a test; a failure leaves a log for each bug, and its note says where."""
-    machine.failed.clear()
+) -> Found | None:
+    """Run a machine under Hypothesis; what it finds is cut down and its log written."""
+    machine.failing.clear()
     try:
-        stateful.run_state_machine_as_test(machine, settings=settings)
-    except Exception as error:
-        bugs = list(error.exceptions) if isinstance(error, ExceptionGroup) else [error]
-        # Hypothesis runs the smallest program of each bug once more at the end.
-        tapes = list(machine.failed)[-len(bugs) :]
-        for tape, bug in zip(tapes, bugs, strict=False):
-            root = log_root or tempfile.mkdtemp(prefix=f"kvlife-{machine.__name__}-")
-            bug.add_note(f"{_REPLAY}{tape.save(root)}")
-        raise
+        # What Hypothesis prints is the program before it is cut down.
+        with contextlib.redirect_stdout(io.StringIO()):
+            stateful.run_state_machine_as_test(machine, settings=settings)
+    except Exception:
+        # A run that fails by chance, or before its first call, cannot be cut down.
+        if not machine.failing or machine.run(machine.failing[0])[1] is None:
+            raise
+    else:
+        return None
+    program = minimize(machine.failing[0], lambda smaller: machine.run(smaller)[1] is not None)
+    run, error = machine.run(program)
+    assert error is not None  # it failed a moment ago
+    root = log_root or tempfile.mkdtemp(prefix=f"kvlife-{machine.__name__}-")
+    return Found(program=text_of(program, machine.__name__), error=error, log=run.tape.save(root))
 
 
 def _settings(max_examples: int, num_steps: int = _NUM_STEPS) -> hypothesis.settings:
@@ -132,5 +123,9 @@ def _settings(max_examples: int, num_steps: int = _NUM_STEPS) -> hypothesis.sett
         max_examples=max_examples,
         stateful_step_count=num_steps,
         deadline=None,
+        print_blob=False,
+        report_multiple_bugs=False,
         suppress_health_check=list(hypothesis.HealthCheck),
+        # Cutting a program down is done here, see `minimize`.
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate),
     )
