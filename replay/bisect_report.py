@@ -15,6 +15,8 @@ from kvlife.replay.conditions import Condition
 from kvlife.replay.event_words import kind_of, words_of
 from kvlife.replay.invariant_search import Break
 from kvlife.replay.metrics import Value
+from kvlife.replay.next_commands import next_commands
+from kvlife.replay.outcome import Found
 from kvlife.replay.quoting import command_line, printable
 from kvlife.replay.state_difference import StateDifference, difference_of
 from kvlife.replay.timeline import Timeline
@@ -74,7 +76,7 @@ class Answer:
             after=wanted.values(after) if wanted and after else {},
             touched=touched,
             found=broken,
-            commands=tuple(_commands(timeline, item, before, touched)),
+            commands=_next(timeline, item, before, touched, broken),
             notes=tuple(_notes(timeline)),
         )
 
@@ -99,15 +101,38 @@ def _notes(timeline: Timeline) -> Iterator[str]:
     yield from run.warnings
 
 
-def _commands(
+def _next(
     timeline: Timeline,
     item: Recorded | None,
     before: Ledger | None,
     touched: StateDifference | None,
+    broken: Break | None,
+) -> tuple[str, ...]:
+    if item is None:
+        return ()
+    if broken is None:
+        return tuple(_commands(timeline, item, before, touched))
+    found = Found(
+        id=broken.id,
+        sentence="",
+        seq=item.seq,
+        step=item.step,
+        event=kind_of(item.event),
+        evidence=broken.evidence,
+        also={},
+        applied=broken.applied,
+        after_first=False,
+    )
+    return next_commands(timeline.run, found)
+
+
+def _commands(
+    timeline: Timeline,
+    item: Recorded,
+    before: Ledger | None,
+    touched: StateDifference | None,
 ) -> Iterator[str]:
     """What shows more of the event: the state, a page it touched, whom it is about."""
-    if item is None:
-        return
     path = str(timeline.run.path)
     yield command_line("inspect", path, options={"at": item.seq})
     if touched is not None and touched.pages:
@@ -210,7 +235,17 @@ def _touched(touched: StateDifference) -> Iterator[Line]:
 
 def _certainty(answer: Answer) -> Iterator[Line]:
     search = answer.search
-    if not search.found or search.seq == answer.start:
+    if search.found and search.seq == answer.start:
+        return
+    if not search.found:
+        if search.certain_from > answer.start:
+            yield (
+                "yellow",
+                (
+                    f"certain     of the {search.num_states:,} states that were looked at; between"
+                    " them it may have been broken for a while: --search=events looks there"
+                ),
+            )
         return
     if answer.found is not None and not search.num_events and not search.num_states:
         yield "green", "certain     the run's own checker asked about every event before it"

@@ -70,7 +70,7 @@ def compare_runs(
     Raises `ConfigError` where they have no events of the same seqs, and the reader's error where a
     log cannot be read on before a difference was found.
     """
-    start = _common_start(left, right)
+    start = _start_of_both(left, right)
     states = _States(left, right)
     at_start = states.apart(start, start) if start else None
     matcher = Matcher(left, right, start, ignored, advance)
@@ -108,7 +108,7 @@ def compare_runs(
     )
 
 
-def _common_start(left: LogRun, right: LogRun) -> int:
+def _start_of_both(left: LogRun, right: LogRun) -> int:
     """The first seq that both logs have, and know the state before where they know any."""
     starts = [(known_states(run) or [run.begins_at])[0] for run in (left, right)]
     start = max(starts)

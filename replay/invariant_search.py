@@ -29,6 +29,7 @@ class Break:
     `by` is guard or audit. `applied` says whether the run went on to apply the event.
     """
 
+    id: str
     search: Search
     evidence: Mapping[str, object]
     by: str
@@ -55,14 +56,19 @@ def first_break(searcher: Searcher, invariant: Invariant, reach: Reach) -> Break
     start = audit_of(invariant, timeline.state(searcher.start))
     if start is not None:
         search = Search(seq=searcher.start, certain_from=searcher.start, num_states=1)
-        return Break(search=search, evidence=start, by="audit")
-    if invariant.guard is not None or invariant.post is not None:
-        found = _checked(searcher, invariant, reach)
-        if found.search.found:
-            return found
-    if invariant.audit is None:
-        return Break(search=found.search, evidence={}, by="guard")
-    return _audited(searcher, invariant)
+        return Break(id=invariant.id, search=search, evidence=start, by="audit")
+    if invariant.guard is None and invariant.post is None:
+        return _audited(searcher, invariant)
+    found = _checked(searcher, invariant, reach)
+    if found.search.found or invariant.audit is None:
+        return found
+    # A state may be broken though no event is to blame: behind a hole, or in a false snapshot.
+    audited = _audited(searcher, invariant)
+    if audited.search.found:
+        return audited
+    return attrs.evolve(
+        found, search=attrs.evolve(found.search, num_states=audited.search.num_states)
+    )
 
 
 def _recorded(timeline: Timeline, invariant: Invariant, searcher: Searcher) -> Break | None:
@@ -91,7 +97,7 @@ def _refused(searcher: Searcher, invariant: Invariant, num_events: int = 0) -> B
     if evidence is None:
         return None
     search = Search(item=item, ledger=ledger, certain_from=searcher.start, num_events=num_events)
-    return Break(search=search, evidence=evidence, by="guard", applied=False)
+    return Break(id=invariant.id, search=search, evidence=evidence, by="guard", applied=False)
 
 
 def _checker() -> Checker:
@@ -123,9 +129,11 @@ def _checked(searcher: Searcher, invariant: Invariant, reach: Reach) -> Break:
         evidence = broken[0] if broken else _evidence(found, invariant)
         if evidence is not None:
             search = Search(item=item, ledger=moment.ledger, certain_from=start, num_events=num)
-            return Break(search=search, evidence=evidence, by="guard")
+            return Break(id=invariant.id, search=search, evidence=evidence, by="guard")
     refused = _refused(searcher, invariant, num)
-    nothing = Break(search=Search(certain_from=start, num_events=num), evidence={}, by="guard")
+    nothing = Break(
+        id=invariant.id, search=Search(certain_from=start, num_events=num), evidence={}, by="guard"
+    )
     return nothing if refused is None else refused
 
 
@@ -136,7 +144,7 @@ def _audited(searcher: Searcher, invariant: Invariant) -> Break:
     if ledger is None and search.seq is not None:
         ledger = searcher.timeline.state(search.seq)
     evidence = None if ledger is None else audit_of(invariant, ledger)
-    return Break(search=search, evidence=evidence or {}, by="audit")
+    return Break(id=invariant.id, search=search, evidence=evidence or {}, by="audit")
 
 
 def audit_of(invariant: Invariant, ledger: Ledger) -> Mapping[str, object] | None:

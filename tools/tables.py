@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kvlife import events
 from kvlife.invariants import table_of_invariants
+from kvlife.replay.metrics import table_of_metrics
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -51,6 +52,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "events": table_of_events,
     "fields": table_of_fields,
     "invariants": table_of_invariants,
+    "metrics": table_of_metrics,
 }
 
 

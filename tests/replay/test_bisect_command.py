@@ -279,3 +279,15 @@ def test_the_search_agrees_with_a_look_at_every_state(tmp_path, seed):
 
 def free_of(ledger):
     return ledger.spaces[0].free.num_free
+
+
+def test_an_audit_that_finds_nothing_says_what_it_looked_at(tmp_path, capsys):
+    """It was made at the known states, and not between all of them, unless that is asked for."""
+    notes = [[Marked(f"note {n}", False)] for n in range(300)]
+    made.observe(tmp_path, [*notes, "snapshot", *notes[:100], "snapshot", *notes])
+    status, seen = bisected(capsys, tmp_path, "page-conservation")
+    assert (status, seen["found"], seen["certain_from"]) == (0, False, 700)
+    _, out, _ = shown(capsys, tmp_path, "page-conservation")
+    assert "--search=events looks there" in out
+    status, seen = bisected(capsys, tmp_path, "page-conservation", "--search", "events")
+    assert (status, seen["found"], seen["certain_from"]) == (0, False, 0)

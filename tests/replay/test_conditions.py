@@ -1,5 +1,8 @@
 """Conditions on a state: what they say of it, and what is said of one that is none."""
 
+import re
+from pathlib import Path
+
 import pytest
 import recorded_runs as made
 
@@ -211,3 +214,12 @@ def test_in_a_window_group_a_cursor_can_be_compared():
     assert parse_condition("free_pages == 30", ledger.layout).holds(ledger)
     with pytest.raises(ConfigError, match=r"add space= \(one of full, swa\)"):
         parse_condition("refs(page=1) == 0", ledger.layout)
+
+
+def test_the_conditions_of_the_docs_parse():
+    """Each `kvlife bisect` line of docs/finding.md is a condition."""
+    page = Path(__file__).parents[2] / "docs" / "finding.md"
+    found = re.findall(r"kvlife bisect LOG '(.*)'", page.read_text(encoding="utf-8"))
+    assert len(found) >= 3
+    for text in found:
+        assert parse_condition(text, state_of().layout).terms

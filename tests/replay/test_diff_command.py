@@ -308,7 +308,7 @@ def test_whatever_is_left_out_is_what_is_found(tmp_path, capsys, seed):
         assert seen["num_together"] == len(events) - seen["together_again"][0]
 
 
-def test_two_workloads_that_have_little_in_common_are_counted(tmp_path, capsys):
+def test_two_workloads_that_share_little_are_counted(tmp_path, capsys):
     """Every event of either is told to be the same, changed, or only there."""
     for name, seed in (("a", 1), ("b", 2)):
         made.crowded_engine(tmp_path / name, seed=seed, num_steps=400)
