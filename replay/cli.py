@@ -42,6 +42,14 @@ COMMANDS = {
         "kvlife.replay.log_command:log",
         "Show the events of a log, filtered by kind, request, page, row, step or time.",
     ),
+    "page": (
+        "kvlife.replay.page_command:page",
+        "Show who owns a page since when, and what happened to it.",
+    ),
+    "request": (
+        "kvlife.replay.request_command:request",
+        "Show the life of a request: its events, its lengths and its pages after each.",
+    ),
     "leaks": (
         "kvlife.replay.leaks_command:leaks",
         "Tell what is held, by whom and since when, from what is lost, and say who lost it.",

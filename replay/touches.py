@@ -38,6 +38,7 @@ class Touch:
 
     seq: int
     step: int
+    time_ns: int
     event: str
     where: str
     text: str
@@ -83,6 +84,7 @@ class PageWatch:
         yield Touch(
             seq=item.seq,
             step=item.step,
+            time_ns=item.time_ns,
             event=type(item.event).__name__,
             where=f"page {self.page} of {name}",
             text=", ".join(self._words(ledger, item, change, old, new)),
@@ -169,6 +171,7 @@ class RowWatch:
         yield Touch(
             seq=item.seq,
             step=item.step,
+            time_ns=item.time_ns,
             event=type(event).__name__,
             where=f"row {self.row}",
             text=", ".join(self._words(ledger, item)),
@@ -183,6 +186,7 @@ class RowWatch:
         return Touch(
             seq=item.seq,
             step=item.step,
+            time_ns=item.time_ns,
             event=type(item.event).__name__,
             where=f"row {self.row}",
             text=self._stepped(item.event),
