@@ -9,7 +9,7 @@ from typing import Self
 import attrs
 import numpy as np
 
-from kvlife.errors import ConfigError, LogError
+from kvlife.errors import ConfigError
 from kvlife.events import Recorded
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import PageState, RowState
@@ -26,9 +26,9 @@ from kvlife.replay.columns import (
 )
 from kvlife.replay.inspect_json import pin_json, view_json
 from kvlife.replay.inspect_state import run_lines
-from kvlife.replay.quoting import command_line, printable
+from kvlife.replay.quoting import printable
 from kvlife.replay.view import View
-from kvlife.replay.whence import MAX_READ, bindings, events_at
+from kvlife.replay.whence import bindings, events_at, where_named
 
 BAR = 72
 
@@ -107,43 +107,13 @@ def _row_of(view: View, subject: Subject) -> int | None:
 
 def _not_there(view: View, subject: Subject, known: list[str]) -> str:
     told = f"no {subject} {view.moment}"
-    seqs = _named_at(view, subject)
-    if seqs is None:
-        told += f"; the log is long: `{_life_of(view, subject)}` looks for it in all of it"
-    elif seqs:
-        told += f"; the log names it from seq {seqs[0]} to {seqs[-1]}: give --at a seq in between"
-    else:
-        told += ", nor anywhere in the log"
+    named = where_named(view.run, subject.kind, str(subject.name))
+    if named.first is not None:
+        seqs = f"from seq {named.first} to {named.last}"
+        return f"{told}; the log names it {seqs}: give --at a seq in between"
+    told += ", nor anywhere in the log" if named.whole else ", nor where it was looked for"
     near = difflib.get_close_matches(str(subject.name), known, n=3, cutoff=0.5)
-    if not seqs and near:
-        told += f"; near it are {', '.join(map(printable, near))}"
-    return told
-
-
-def _life_of(view: View, subject: Subject) -> str:
-    kind, name = subject.kind, str(subject.name)
-    if kind == "request":
-        return command_line("request", str(view.run.path), name)
-    return command_line("log", str(view.run.path))
-
-
-def _named_at(view: View, subject: Subject) -> list[int] | None:
-    """The first and last seq of the events that name it; None where the log is too long for that.
-
-    Of a log that is damaged, as far as it can be read.
-    """
-    run = view.run
-    if run.next_seq - run.begins_at > MAX_READ:
-        return None
-    field = "rid" if subject.kind == "request" else "session_id"
-    seqs: list[int] = []
-    try:
-        for item in run.events():
-            if getattr(item.event, field, None) == subject.name:
-                seqs = [*seqs[:1], item.seq]
-    except LogError:
-        pass
-    return seqs
+    return f"{told}; near it are {', '.join(map(printable, near))}" if near else told
 
 
 def subject_lines(view: View, held: Held, signs: Signs) -> Iterator[Line]:

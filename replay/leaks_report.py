@@ -57,10 +57,9 @@ def _idle_lines(view: View, leaks: Leaks) -> Iterator[Line]:
     when = "the run says that it is idle" if view.idle_mark else "the run was closed"
     yield "", ""
     style = "bold red" if view.idle_mark else "yellow"
-    yield style, f"idle        {when}, and {leaks.idle['why']}, a candidate for a leak:"
-    for name, value in leaks.idle.items():
-        if name != "why":
-            yield from noted("", f"            {name}: ", printable(str(value)))
+    which = "each holder below" if leaks.num_holders else "what is lost below"
+    text = f"{when}, and {leaks.idle['why']}: {which} is a candidate for a leak (idle-no-leak)"
+    yield from noted(style, "idle        ", text)
 
 
 def _holder_lines(view: View, leaks: Leaks) -> Iterator[Line]:

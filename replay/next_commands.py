@@ -14,6 +14,7 @@ from kvlife.replay.evidence import each_evidence, pages_named, rows_named
 from kvlife.replay.outcome import Found
 from kvlife.replay.quoting import command_line
 from kvlife.replay.timeline import Timeline
+from kvlife.replay.whence import where_named
 
 NUM_COMMANDS = 3
 # What these break is a matter of the whole state more than of one page or request.
@@ -94,9 +95,16 @@ class _Asking:
         if culprit is not None:
             rids.append(getattr(culprit.event, "rid", None))
         for rid in rids:
-            if isinstance(rid, str) and rid:
+            # One that was never there has no life to show.
+            if isinstance(rid, str) and self._was_there(rid):
                 yield self.line("request", rid)
                 return
+
+    def _was_there(self, rid: str) -> bool:
+        try:
+            return where_named(self.run, "request", rid, self.found.seq).first is not None
+        except KvLifeError:
+            return False
 
     def _rows(self) -> Iterator[int]:
         for evidence in each_evidence(self.found):

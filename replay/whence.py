@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import attrs
+
 from kvlife.errors import LogError
 from kvlife.events import Admitted, Recorded, Resumed, SessionRestored
 from kvlife.log import LogRun
-from kvlife.replay.parts import known_states
+from kvlife.replay.selecting import stretches_between
 
 # A search reads at most so many events.
 MAX_READ = 1_000_000
@@ -48,20 +50,59 @@ def bindings(run: LogRun, latest: Mapping[str, int]) -> dict[str, Recorded]:
     A request whose event is not in the log, or too far back, is left out.
     """
     found: dict[str, Recorded] = {}
-    ends, left = run.next_seq, MAX_READ
-    for start in reversed(known_states(run)):
-        wanted = {rid: seq for rid, seq in latest.items() if rid not in found and seq >= start}
-        last = min(max(wanted.values(), default=-1) + 1, ends)
-        ends = start
-        if last <= start:
+    left = MAX_READ
+    for start, end, names in reversed([*stretches_between(run, run.begins_at, run.next_seq)]):
+        wanted = {
+            rid: seq
+            for rid, seq in latest.items()
+            if seq >= start and rid not in found and (names is None or names.names_request(rid))
+        }
+        stop = min(max(wanted.values(), default=-1) + 1, end)
+        if stop <= start:
             continue
-        left -= last - start
+        left -= stop - start
         if left < 0:
             break
         try:
-            for item in run.events(start, last):
+            for item in run.events(start, stop):
                 if isinstance(item.event, _BINDS) and item.event.rid in wanted:
                     found[item.event.rid] = item
         except LogError:
             continue  # as above
     return found
+
+
+@attrs.frozen(kw_only=True)
+class Naming:
+    """Where a log names somebody: the first and last seq, None where it was not found.
+
+    `whole` says that all of the log was looked at that can be; not so where that takes too long.
+    """
+
+    first: int | None
+    last: int | None
+    whole: bool
+
+
+def where_named(run: LogRun, kind: str, name: str, stop: int | None = None) -> Naming:
+    """Where events below `stop` name a request or a session (`kind`) by its id."""
+    field = "rid" if kind == "request" else "session_id"
+    seqs: list[int] = []
+    left, whole = MAX_READ, True
+    stop = run.next_seq if stop is None else stop
+    for start, end, names in stretches_between(run, run.begins_at, stop):
+        if names is not None:
+            named = names.names_request if kind == "request" else names.names_session
+            if not named(name):
+                continue
+        left -= end - start
+        if left < 0:
+            whole = False
+            break
+        try:
+            for item in run.events(start, end):
+                if getattr(item.event, field, None) == name:
+                    seqs = [*seqs[:1], item.seq]
+        except LogError:
+            whole = False
+    return Naming(first=seqs[0] if seqs else None, last=seqs[-1] if seqs else None, whole=whole)

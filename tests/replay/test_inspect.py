@@ -5,6 +5,7 @@ import re
 
 import attrs
 import held_runs as held
+import numpy as np
 import pytest
 import recorded_runs as made
 
@@ -286,3 +287,24 @@ def test_json_has_every_row(run, capsys):
     """A limit is for people: machines get all rows."""
     _, out, _ = made.ran(capsys, "inspect", run, "--limit", 1, "--json")
     assert len(json.loads(out)["rows"]) == 4
+
+
+@pytest.mark.soak
+def test_bytes_at_random_end_in_a_state_or_a_message(tmp_path, capsys, seed):
+    """A byte changed anywhere, or a file cut: each command ends with 0 or 2, and no traceback."""
+    made.crowded_engine(tmp_path, seed=4, num_steps=40)
+    (run,) = tmp_path.iterdir()
+    rng = np.random.default_rng(seed)
+    files = {path: path.read_bytes() for path in sorted(run.iterdir()) if path.stat().st_size}
+    for _ in range(8):
+        path = list(files)[rng.integers(len(files))]
+        content = bytearray(files[path])
+        content[rng.integers(len(content))] ^= int(rng.integers(1, 256))
+        path.write_bytes(content if rng.integers(5) else content[: rng.integers(1, len(content))])
+        for command in (["inspect"], ["leaks"], ["why", "reset"], ["inspect", "--row", 1]):
+            options = ["--salvage"] * int(rng.integers(2)) + ["--json"] * int(rng.integers(2))
+            status, out, err = made.ran(capsys, command[0], run, *command[1:], *options)
+            assert status in (0, 2)
+            assert bool(out) == (status == 0)
+            assert "Traceback" not in err
+        path.write_bytes(files[path])
