@@ -79,7 +79,7 @@ def bisect(
         answer = Answer.of(searcher, found, condition, wanted)
     _refuse_what_never_was(answer, wanted)
     if json:
-        print(json_format.dumps(answer_json(answer, perf_counter() - begun)))
+        print(json_format.dumps(answer_json(answer, perf_counter() - begun), default=str))
     else:
         print_lines(Console(highlight=False), answer_lines(answer, perf_counter() - begun))
     return FOUND if invariant and answer.search.found else FINE

@@ -90,7 +90,8 @@ def _function(text: str) -> Condition:
     module_name, _, function_name = text.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)
+        # At the end, so that no file there stands in for a library.
+        sys.path.append(here)
     try:
         found: object = importlib.import_module(module_name)
         for name in function_name.split("."):

@@ -11,7 +11,7 @@ from kvlife.config import Layout
 from kvlife.events import Recorded
 from kvlife.replay.columns import Line
 from kvlife.replay.differing import Comparison
-from kvlife.replay.event_words import kind_of, words_of
+from kvlife.replay.event_words import FieldDifference, kind_of, words_of
 from kvlife.replay.matching import Parting
 from kvlife.replay.quoting import command_line, printable
 from kvlife.replay.state_difference import StateDifference
@@ -31,8 +31,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[Line]:
         yield from _first_lines(comparison, matched.partings[0])
         yield from _later_lines(comparison)
     else:
-        names = "events are the same in every field but the time"
-        yield "green", f"the same    {matched.num_same:,} {names}"
+        same = _events(matched.num_same)
+        yield "green", f"the same    {same} in every field but the time"
     for note in comparison.notes:
         yield "yellow", f"note        {printable(note)}"
     if matched.partings:
@@ -59,7 +59,7 @@ def _first_lines(comparison: Comparison, first: Parting) -> Iterator[Line]:
     yield "", f"  A         {_event(first.left, layout)}"
     yield "", f"  B         {_event(first.right, layout)}"
     if not first.num_left and not first.num_right:
-        for field in comparison.fields:
+        for field in comparison.fields[0]:
             yield "red", f"  field     {field.field}: A {field.left}, B {field.right}"
     for name, apart in (("before", comparison.before), ("after", comparison.after)):
         if apart is None:
@@ -107,9 +107,8 @@ def _states(apart: StateDifference) -> str:
 def _later_lines(comparison: Comparison) -> Iterator[Line]:
     matched = comparison.matched
     layout = comparison.left.layout
-    for parting in matched.partings[1:]:
-        told = f"A {_short(parting.left, layout)} | B {_short(parting.right, layout)}"
-        yield "", f"then        {_nums(parting)}: {told}"
+    for parting, fields in zip(matched.partings[1:], comparison.fields[1:], strict=True):
+        yield "", f"then        {_later(parting, fields, layout)}"
     more = matched.num_partings - len(matched.partings)
     if more:
         yield "", f"then        {more:,} more places"
@@ -120,7 +119,13 @@ def _later_lines(comparison: Comparison) -> Iterator[Line]:
     ):
         if counts:
             yield "", f"{what:<12}{_kinds(counts)}"
-    yield "", f"the same    {matched.num_same:,} events"
+    for what, counts in (
+        ("more in A", matched.only_left - matched.only_right),
+        ("more in B", matched.only_right - matched.only_left),
+    ):
+        if counts and matched.only_left and matched.only_right:
+            yield "", f"{what:<12}{_kinds(counts)}"
+    yield "", f"the same    {_events(matched.num_same)}"
     yield "", f"length      A {_length(comparison, 0)}, B {_length(comparison, 1)}"
     if matched.together is None:
         yield "", "together    not again: they differ up to the end"
@@ -142,10 +147,15 @@ def _length(comparison: Comparison, side: int) -> str:
     return f"{run.next_seq - comparison.start:,} events"
 
 
-def _nums(parting: Parting) -> str:
-    if not parting.num_left and not parting.num_right:
-        return "changed"
-    return f"{parting.num_left:,} only in A, {parting.num_right:,} only in B"
+def _later(parting: Parting, fields: tuple[FieldDifference, ...], layout: Layout) -> str:
+    """A place where the logs part again, in a line."""
+    mine, other = parting.left, parting.right
+    if parting.num_left or parting.num_right or mine is None or other is None:
+        nums = f"{parting.num_left:,} only in A, {parting.num_right:,} only in B"
+        return f"{nums}: A {_short(mine, layout)} | B {_short(other, layout)}"
+    told = "; ".join(f"{field.field} A {field.left}, B {field.right}" for field in fields[:2])
+    seqs = f"seq {mine.seq}" if mine.seq == other.seq else f"A seq {mine.seq}, B seq {other.seq}"
+    return f"changed {seqs} {kind_of(mine.event)}: {told}"
 
 
 def _short(item: Recorded | None, layout: Layout) -> str:
@@ -172,11 +182,15 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
         "header": [attrs.asdict(found) for found in comparison.headers],
         "state_at_start": _state_json(comparison.at_start),
         "first": None if first is None else _parting_json(first, comparison.left.layout),
-        "fields": [attrs.asdict(field) for field in comparison.fields],
+        "fields": [attrs.asdict(field) for field in comparison.fields[0]] if first else [],
         "state_before": _state_json(comparison.before),
         "state_after": _state_json(comparison.after),
         "state_at_end": _state_json(comparison.at_end),
-        "partings": [_parting_json(each, comparison.left.layout) for each in matched.partings],
+        "partings": [
+            _parting_json(each, comparison.left.layout)
+            | {"fields": [attrs.asdict(field) for field in fields]}
+            for each, fields in zip(matched.partings, comparison.fields, strict=True)
+        ],
         "num_partings": matched.num_partings,
         "only_left": dict(matched.only_left),
         "only_right": dict(matched.only_right),

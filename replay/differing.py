@@ -36,9 +36,9 @@ class HeaderDifference:
 class Comparison:
     """Two runs compared from seq `start` on.
 
-    `fields` are those in which the first two events that belong together differ. `at_start`,
-    `before`, `after` and `at_end` say how the states differ there; None where that was not asked
-    or is not known, for which `notes` has the reason.
+    `fields` are those in which the two events differ, for each place where the logs part.
+    `at_start`, `before`, `after` and `at_end` say how the states differ there; None where that was
+    not asked or is not known, for which `notes` has the reason.
     """
 
     left: LogRun
@@ -46,7 +46,7 @@ class Comparison:
     start: int
     headers: tuple[HeaderDifference, ...]
     matched: Matched
-    fields: tuple[FieldDifference, ...] = ()
+    fields: tuple[tuple[FieldDifference, ...], ...] = ()
     at_start: StateDifference | None = None
     before: StateDifference | None = None
     after: StateDifference | None = None
@@ -76,12 +76,9 @@ def compare_runs(
     matcher = Matcher(left, right, start, ignored, advance)
     matched = matcher.match()
     notes = list(_notes(matcher))
-    fields: list[FieldDifference] = []
     before = after = at_end = None
     if matched.partings:
         first = matched.partings[0]
-        if first.left is not None and first.right is not None:
-            fields = field_differences(first.left, first.right, left.layout, ignored.fields)
         before, after, at_end = (
             states.apart(*seqs)
             for seqs in (
@@ -99,7 +96,12 @@ def compare_runs(
         start=start,
         headers=tuple(header_differences(left.header, right.header)),
         matched=matched,
-        fields=tuple(fields),
+        fields=tuple(
+            ()
+            if each.left is None or each.right is None
+            else tuple(field_differences(each.left, each.right, left.layout, ignored.fields))
+            for each in matched.partings
+        ),
         at_start=at_start,
         before=before,
         after=after,
@@ -165,6 +167,8 @@ def _notes(matcher: Matcher) -> Iterator[str]:
             yield f"{run.path}: cannot be read further: {stream.trouble}"
         for hole in run.skipped:
             yield f"{run.path}: salvage left out events from seq {hole.first_seq}: {hole.reason}"
+    if matcher.left.run.unknown or matcher.right.run.unknown:
+        yield "of events of an unknown kind, the kind and the size are compared, and no content"
     for name, low, high in matcher.found.uncompared:
         run = matcher.left.run if name == "left" else matcher.right.run
         yield f"events [{low}, {high}) are missing in {run.path}, and are not compared"

@@ -7,7 +7,7 @@ import pytest
 import recorded_runs as made
 
 from kvlife import LogWriter
-from kvlife.events import Marked
+from kvlife.events import BY_CODE, Marked
 from kvlife.invariants import Checker
 from kvlife.log import open_run
 from kvlife.replay.bisection import SEARCHES, Searcher
@@ -291,3 +291,19 @@ def test_an_audit_that_finds_nothing_says_what_it_looked_at(tmp_path, capsys):
     assert "--search=events looks there" in out
     status, seen = bisected(capsys, tmp_path, "page-conservation", "--search", "events")
     assert (status, seen["found"], seen["certain_from"]) == (0, False, 0)
+
+
+def test_events_of_a_newer_version_are_not_passed_over(tmp_path, capsys, monkeypatch):
+    """A search that must fold one ends with 2; what lies behind the next snapshot can be had."""
+    made.observe(tmp_path, [LIVES[0], "snapshot", [Marked("new", False)], "snapshot", LIVES[1]])
+    monkeypatch.delitem(BY_CODE, Marked.CODE)
+    asked = "state(request=r1) == HELD"
+    for arguments in ((asked, "--search", "events"), ("release-once",)):
+        status, _, err = shown(capsys, tmp_path, *arguments)
+        assert status == 2
+        assert f"code={Marked.CODE}" in err
+    status, seen = bisected(capsys, tmp_path, asked)
+    assert (status, seen["seq"], seen["certain_from"]) == (0, 5, 5)
+    status, seen = bisected(capsys, tmp_path, asked, "--search", "events", "--salvage")
+    assert (status, seen["seq"]) == (0, 5)
+    assert any("unknown kind" in note for note in seen["notes"])

@@ -8,7 +8,7 @@ import pytest
 import recorded_runs as made
 
 from kvlife import LogWriter, PoolConfig
-from kvlife.events import Allocated, Marked, StepDispatched
+from kvlife.events import BY_CODE, Allocated, Marked, StepDispatched
 from kvlife.log import RunHeader, open_run
 from kvlife.replay.cli import main
 
@@ -57,7 +57,7 @@ def test_logs_that_differ_in_time_alone_are_the_same(tmp_path, capsys):
     assert (status, seen["first"], seen["num_same"], seen["header"]) == (0, None, 16, [])
     status, out, _ = shown(capsys, tmp_path / "0", tmp_path / "1")
     assert status == 0
-    assert "16 events are the same in every field but the time" in out
+    assert "the same    16 events in every field but the time" in out
 
 
 def test_a_field_that_differs_is_named_with_its_index(tmp_path, capsys):
@@ -331,3 +331,31 @@ def test_the_words_of_an_event_are_short(tmp_path, capsys):
     assert "\x1b" not in out
     assert "pages 1-9 12" in out
     assert "row 1 (request r\\x1b[2J\\n)" in out
+
+
+def test_of_an_unknown_kind_no_more_is_compared_than_can_be(tmp_path, capsys, monkeypatch):
+    """Notes, to a version without notes: those of one size pass, which is said; others differ."""
+    for name, text in (("a", "one"), ("b", "two"), ("c", "three")):
+        write(tmp_path / name, [LIVES[0], [Marked(text, False)], LIVES[1]])
+    monkeypatch.delitem(BY_CODE, Marked.CODE)
+    status, seen = compared(capsys, tmp_path / "a", tmp_path / "b")
+    assert (status, seen["num_same"]) == (0, 9)
+    assert any("no content" in note for note in seen["notes"])
+    status, seen = compared(capsys, tmp_path / "a", tmp_path / "c")
+    assert (status, seen["changed"]) == (1, {f"unknown kind {Marked.CODE}": 1})
+    assert seen["fields"][0]["field"] == "size"
+    assert any("not known" in note or "does not know" in note for note in seen["notes"])
+
+
+def test_what_two_logs_have_more_of_is_summed_up(tmp_path, capsys):
+    """A aborts r1 in place of its commit and release, B does not: 1 commit more is B's."""
+    other = [*LIVES[1][:2], made.released("r1", 1, [1, 2], "aborted")]
+    write(tmp_path / "a", [LIVES[0], other, LIVES[2], LIVES[3]])
+    write(tmp_path / "b", LIVES)
+    status, seen = compared(capsys, tmp_path / "a", tmp_path / "b")
+    assert (status, seen["num_partings"]) == (1, 1)
+    assert seen["only_left"] == {"Released": 1}
+    assert seen["only_right"] == {"Committed": 1, "Released": 1}
+    assert seen["together_again"] == [7, 8]
+    _, out, _ = shown(capsys, tmp_path / "a", tmp_path / "b")
+    assert "more in B   1 Committed" in out
