@@ -100,8 +100,13 @@ def places_to_change(record, kind):
 
 
 def field_of(record, path):
-    """The name of the field that a place belongs to; a count of the null block has its own."""
+    """The name of the field that a place belongs to.
+
+    Counts of the null block, and the tokens that a refused call asked for, have names of their own.
+    """
     name = path[0]
+    if name == "num_new_tokens" and not record["ok"]:
+        return f"{name} of a refused call"
     blocks = record.get({"refs": "blocks", "group_refs": "group_blocks"}.get(name))
     for idx in path[1:] if blocks else ():
         blocks = blocks[idx]
