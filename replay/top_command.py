@@ -8,7 +8,7 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
@@ -58,7 +58,7 @@ def top(
         sights = view.look(_FOREVER)
         _show_once(console, sights, json=json)
     elif json:
-        sights = _print_looks(view, every)
+        sights = _watch(view, every, lambda sights: print(_as_json(sights), flush=True))
     else:
         sights = _show_live(console, view, every)
     return FOUND if any(sight.violations or sight.last_violation for sight in sights) else FINE
@@ -126,31 +126,27 @@ def _as_json(sights: list[Sight]) -> str:
     return json_format.dumps({"runs": [attrs.asdict(sight) for sight in sights]})
 
 
-def _print_looks(view: TopView, every: float) -> list[Sight]:
+def _watch(view: TopView, every: float, show: Callable[[list[Sight]], None]) -> list[Sight]:
+    """Look and show until somebody ends it; returns what was seen last."""
     sights: list[Sight] = []
-    with _keys() as pressed:
-        try:
-            while True:
-                sights = view.look(every)
-                print(_as_json(sights), flush=True)
-                if pressed(every) == "q":
-                    return sights
-        except KeyboardInterrupt:
-            return sights
+    with _keys() as pressed, suppress(KeyboardInterrupt):
+        while True:
+            sights = view.look(every)
+            show(sights)
+            if pressed(every) == "q":
+                break
+    return sights
 
 
 def _show_live(console: Console, view: TopView, every: float) -> list[Sight]:
-    sights: list[Sight] = []
     waiting_for = f"waiting for a run in {view.path}  (q ends)"
-    with _keys() as pressed, Live(console=console, auto_refresh=False, screen=True) as live:
-        try:
-            while True:
-                sights = view.look(every)
-                live.update(frame(sights, waiting_for), refresh=True)
-                if pressed(every) == "q":
-                    return sights
-        except KeyboardInterrupt:
-            return sights
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        sights = _watch(
+            view, every, lambda sights: live.update(frame(sights, waiting_for), refresh=True)
+        )
+    # What was seen last stays when the view is gone.
+    console.print(frame(sights), soft_wrap=True)
+    return sights
 
 
 @contextmanager

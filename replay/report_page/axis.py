@@ -13,8 +13,8 @@ KINDS = ("time", "events")
 MAX_COLUMNS = 600
 # Fewer where looking at the state that often would take long beside the replay itself.
 MIN_COLUMNS = 240
-_REPLAY_NS = 30_000  # of an event, about
-_LOOK_NS, _LOOK_PAGE_NS = 300_000, 30  # at a state, and at each of its pages, about
+_REPLAY_NS = 50_000  # of an event, about
+_LOOK_NS, _LOOK_PAGE_NS = 300_000, 60  # at a state, and at each of its pages, about
 _SHARE = 0.1
 
 
