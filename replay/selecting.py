@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from math import isnan
 
 import attrs
 import numpy as np
@@ -55,7 +56,7 @@ class Span:
             low, high = (float(side) if side else None for side in (first, last))
         except ValueError:
             low = high = None
-        if low is None and high is None:
+        if (low is None and high is None) or any(map(isnan, filter(None, (low, high)))):
             raise ConfigError(f"{option} {text!r}: give A:B, A: or :B, B not included, or one A")
         if not colon and low is not None:
             high = low + 1
