@@ -242,7 +242,8 @@ def holder_of(ledger: Ledger, row: int) -> str:
     """Who holds a row: request, session, both, or its state."""
     rid, session = ledger.rows.rid[row], ledger.rows.session[row]
     if rid is None and session is None:
-        return RowState(ledger.rows.state[row]).name
+        state = ledger.rows.state[row]
+        return RowState(state).name if state < len(RowState) else f"state {state}"
     parts = ([] if rid is None else [f"request {rid}"]) + (
         [] if session is None else [f"session {session}"]
     )

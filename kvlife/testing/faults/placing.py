@@ -1,0 +1,149 @@
+"""Places for faults: random ones of recorded runs, where a fault applies, each of them judged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+
+import attrs
+
+from kvlife.config import PoolConfig
+from kvlife.events import Recorded
+from kvlife.ledger import Ledger
+from kvlife.log import LogRun
+from kvlife.testing.faults.fault import Fault, When
+from kvlife.testing.faults.trial import Verdict, injection_at, judge
+
+# So many times as many events are asked as places are wanted.
+_ASKED = 8
+# So many events may pass until one contradicts a fault.
+_REACH = 2000
+
+
+@attrs.frozen(eq=False)
+class Course:
+    """A sound run to put faults into: its pools, and its events in their order, from seq 0."""
+
+    config: PoolConfig
+    items: Sequence[Recorded]
+
+    @classmethod
+    def of_run(cls, run: LogRun) -> Course:
+        """The whole of a recorded run."""
+        return cls(run.header.config, list(run.events(0)))
+
+
+@attrs.define
+class Tally:
+    """What became of one fault at all of its places."""
+
+    fault: Fault
+    verdicts: list[Verdict] = attrs.field(factory=list)
+
+    @property
+    def caught(self) -> int:
+        """At how many places anything was found."""
+        return sum(verdict.caught for verdict in self.verdicts)
+
+    @property
+    def rightly(self) -> int:
+        """At how many the invariant that should be broken first was."""
+        return sum(verdict.rightly for verdict in self.verdicts)
+
+    @property
+    def at_once(self) -> int:
+        """At how many it was found at the first event that is wrong in itself."""
+        return sum(verdict.at_once for verdict in self.verdicts)
+
+
+Advance = Callable[[int], None]
+
+
+def place_all(
+    faults: Iterable[Fault],
+    courses: Sequence[Course],
+    *,
+    num_places: int,
+    seed: int,
+    advance: Advance = lambda _num: None,
+) -> list[Tally]:
+    """Put each fault at so many random places of the courses, and judge what is found there.
+
+    The same seed gives the same places. `advance` hears how many events were folded. A fault that
+    applies at fewer events is put there again, by another chance.
+    """
+    tallies = {fault.name: Tally(fault) for fault in faults}
+    wanted = _choose(tallies, courses, num_places, seed, advance)
+    for idx, course in enumerate(courses):
+        for ledger, at in _fold(course, advance):
+            here = wanted.get((idx, at), ())
+            if not here:
+                continue
+            for name, draw in here:
+                tally = tallies[name]
+                if len(tally.verdicts) == num_places:
+                    continue
+                chance = f"{seed} {name} {idx} {at} {draw}"
+                injection = injection_at(ledger, course.items[at].event, tally.fault, chance)
+                if injection is not None:
+                    verdict = judge(deepcopy(ledger), injection, course.items[at + 1 : at + _REACH])
+                    tally.verdicts += [] if verdict is None else [verdict]
+    return list(tallies.values())
+
+
+Place = tuple[int, int]
+
+
+def _choose(
+    tallies: dict[str, Tally], courses: Sequence[Course], num: int, seed: int, advance: Advance
+) -> dict[Place, list[tuple[str, int]]]:
+    """For each place, the faults to put there, each with the number of its draw."""
+    asked = _to_ask(tallies, courses, num, seed)
+    applicable: dict[str, list[Place]] = {name: [] for name in tallies}
+    for idx, course in enumerate(courses):
+        for ledger, at in _fold(course, advance):
+            for name in asked.get((idx, at), ()):
+                event, chance = course.items[at].event, f"{seed} {name} {idx} {at} 0"
+                if injection_at(ledger, event, tallies[name].fault, chance) is not None:
+                    applicable[name].append((idx, at))
+    chosen: dict[Place, list[tuple[str, int]]] = {}
+    for name, places in applicable.items():
+        rng = random.Random(f"{seed} {name}")  # noqa: S311  # not a secret
+        # Of what only later events show, much is put right before any does.
+        spare = 15 * num if tallies[name].fault.when is When.LATER else num
+        draws: dict[Place, int] = {}
+        rng.shuffle(places)
+        for turn in range(num + spare if places else 0):
+            place = places[turn % len(places)]
+            draws[place] = draws.get(place, -1) + 1
+            chosen.setdefault(place, []).append((name, draws[place]))
+    return chosen
+
+
+def _to_ask(
+    tallies: dict[str, Tally], courses: Sequence[Course], num: int, seed: int
+) -> dict[Place, list[str]]:
+    by_type: dict[type, list[Place]] = {}
+    for idx, course in enumerate(courses):
+        for at, item in enumerate(course.items):
+            by_type.setdefault(type(item.event), []).append((idx, at))
+    asked: dict[Place, list[str]] = {}
+    for name, tally in tallies.items():
+        rng = random.Random(f"{seed} ask {name}")  # noqa: S311  # not a secret
+        places = [place for of in tally.fault.of for place in by_type.get(of, ())]
+        if tally.fault.when is not When.LATER and len(places) > _ASKED * num:
+            places = rng.sample(places, _ASKED * num)
+        for place in places:
+            asked.setdefault(place, []).append(name)
+    return asked
+
+
+def _fold(course: Course, advance: Advance) -> Iterable[tuple[Ledger, int]]:
+    """The state before each event of a sound run, one after another, in one ledger."""
+    ledger = Ledger(course.config)
+    for at, item in enumerate(course.items):
+        yield ledger, at
+        ledger.apply(item.event, item.seq, item.time_ns)
+        if at % 256 == 0:
+            advance(256)
