@@ -42,7 +42,7 @@ def narrowed(ledger: Ledger, event: Event, change: Change, evidence: Mapping[str
     rows = event.drained if isinstance(event, StepSettled) else event.rows
     speaks_of = {*rows_naming(ledger, change, evidence), *_ints(evidence.get("rows"))}
     kept = [i for i, row in enumerate(rows.tolist()) if row in speaks_of]
-    return only_rows(event, kept, _owned(ledger, change, rows)) if kept else event
+    return only_rows(event, kept or [0], _owned(ledger, change, rows)) if rows.size else event
 
 
 def _owned(ledger: Ledger, change: Change, rows: I32) -> Owned:

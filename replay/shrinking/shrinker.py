@@ -119,7 +119,7 @@ class Shrinker:
     def _cut_pages(self) -> None:
         """Cut whole pages out of each life, and of those that share them with it."""
         align = max(group.page_size or self.best.config.page_size for group in self._groups)
-        for number in range(len(_lives(self.best))):
+        for number in range(len(_all_lives(self.best))):
             self._thin(
                 lambda program, number=number: _page_cuts(program, number, align),  # type: ignore[misc]
                 _cut_between,
@@ -132,7 +132,7 @@ class Shrinker:
     def _cut_tokens(self) -> None:
         """Cut tokens between any two lengths of a life, as many as can go."""
         number = place = 0
-        while number < len(lives := _lives(self.best)):
+        while number < len(lives := _all_lives(self.best)):
             ends = boundaries(self.best, lives[number])
             if place + 1 >= len(ends):
                 number, place = number + 1, 0
@@ -201,6 +201,11 @@ def _lives(program: Program) -> list[int]:
     return list(dict.fromkeys(name for piece in program.pieces for name in piece.lives))
 
 
+def _all_lives(program: Program) -> list[int]:
+    """All lives, that of the faulty event's own binding as well."""
+    return list(dict.fromkeys((*_lives(program), *(n for n in program.last.lives if n >= 0))))
+
+
 def _kinds(program: Program) -> list[type]:
     return list(dict.fromkeys(type(piece.event) for piece in program.pieces))
 
@@ -217,7 +222,7 @@ def _without_pieces(program: Program, gone: Collection[int]) -> Program:
 
 def _page_cuts(program: Program, number: int, align: int) -> list[tuple[int, Cut]]:
     """The whole pages of a life, as cuts."""
-    lives = _lives(program)
+    lives = _all_lives(program)
     if number >= len(lives):
         return []
     top = boundaries(program, lives[number])[-1]

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from kvlife.errors import LogError
-from kvlife.events import Event, Recorded, StepSettled
+from kvlife.events import Event, Recorded
 from kvlife.invariants.effect import Effect
 from kvlife.ledger import Change, Ledger, RowState, derive
 from kvlife.log import LogRun
@@ -21,6 +21,7 @@ from kvlife.replay.shrinking.lives import UNKNOWN, LifeNotes
 from kvlife.replay.shrinking.narrowing import narrowed
 from kvlife.replay.shrinking.program import Program
 from kvlife.replay.shrinking.reading import Reading
+from kvlife.replay.shrinking.state import pages_named
 from kvlife.replay.shrinking.trial import run_trial, speaks_of_pages, speaks_of_rows
 from kvlife.replay.timeline import Timeline
 
@@ -139,22 +140,26 @@ def _starts(run: LogRun, seq: int) -> Iterator[int]:
 def _guesses(ledger: Ledger, event: Event, evidence: Mapping[str, object]) -> Iterator[Guess]:
     """From what the evidence names to all that is in use."""
     change = derive(ledger, event)
-    part = narrowed(ledger, event, change, evidence)
-    if part is not event:
-        yield _guess(ledger, part, derive(ledger, part), evidence)
+    for named in (_first_of(evidence), evidence):
+        part = narrowed(ledger, event, change, named)
+        guess = _guess(ledger, part, derive(ledger, part), named)
+        yield guess
+        yield _with_publishers(ledger, guess)
     whole = _guess(ledger, event, change, evidence)
-    yield whole
-    yield _with_publishers(ledger, whole)
-    everyone = attrs.evolve(whole, rows=whole.rows | set(ledger.rows.in_use().tolist()))
-    yield _with_publishers(ledger, everyone)
+    for rows in (ledger.rows.in_flight.nonzero()[0], ledger.rows.in_use()):
+        yield _with_publishers(ledger, attrs.evolve(whole, rows=whole.rows.union(rows.tolist())))
+
+
+def _first_of(evidence: Mapping[str, object]) -> dict[str, object]:
+    """Evidence that names no more than one row and one page."""
+    return {
+        name: value[:1] if isinstance(value, list) else value for name, value in evidence.items()
+    }
 
 
 def _guess(ledger: Ledger, event: Event, change: Change, evidence: Mapping[str, object]) -> Guess:
     rows = {int(row) for row in Effect(ledger, event, change).rows}
     rows.update(row for row in speaks_of_rows(evidence) if row < ledger.layout.num_rows)
-    for step, opened in ledger.steps.items():
-        if isinstance(event, StepSettled) and step <= event.step:
-            rows.update(opened.rows.tolist())
     rid, session_id = getattr(event, "rid", None), getattr(event, "session_id", None)
     if rid in ledger.requests:
         rows.add(ledger.requests[rid])
@@ -173,27 +178,12 @@ def _pages_named(
     ledger: Ledger, event: Event, evidence: Mapping[str, object]
 ) -> set[tuple[int, int]]:
     """The pages, by space, that an event, its evidence and its pin name; page 0 left out."""
-    lists: list[tuple[int, list[int]]] = [
-        (group.space_idx, speaks_of_pages(evidence)) for group in ledger.layout.groups
-    ]
-    pages = getattr(event, "pages", None)
-    if isinstance(pages, tuple):
-        lists += [
-            (group.space_idx, part.tolist())
-            for group, part in zip(ledger.layout.groups, pages, strict=True)
-        ]
-    elif pages is not None:
-        group_idx: int = getattr(event, "group", 0)
-        lists.append((ledger.layout.groups[group_idx].space_idx, pages.tolist()))
+    groups = ledger.layout.groups
+    lists = [(group.space_idx, speaks_of_pages(evidence)) for group in groups]
+    lists += [(groups[group].space_idx, pages.tolist()) for group, pages in pages_named(event)]
     pin = ledger.pins.get(getattr(event, "pin_id", ""))
     if pin is not None:
-        lists.append((ledger.layout.groups[pin.group].space_idx, pin.pages.tolist()))
-    for links in (getattr(event, "rebinds", None), getattr(event, "copies", None)):
-        if links is not None:
-            lists += [
-                (ledger.layout.groups[group].space_idx, both)
-                for group, _at, *both in links.tolist()
-            ]
+        lists.append((groups[pin.group].space_idx, pin.pages.tolist()))
     return {
         (space_idx, page)
         for space_idx, part in lists

@@ -52,10 +52,11 @@ def thinner_events(program: Program) -> list[Way]:
 
 def smaller_events(program: Program) -> list[Way]:
     """A length less in an event: none, half, or one token less."""
+    align = compile_layout(program.config).align
     return [
         _later(program, place, attrs.evolve(piece, event=event))
         for place, piece in enumerate((*program.pieces, program.last))
-        for event in _smaller(piece.event)
+        for event in _smaller(piece.event, align)
     ]
 
 
@@ -94,30 +95,33 @@ def _thinner(event: Event) -> Iterator[Event]:
                     yield _with(event, field.name, _put(value, group, frozen(fewer)))
 
 
-def _smaller(event: Event) -> Iterator[Event]:
+def _smaller(event: Event, align: int) -> Iterator[Event]:
     for field in FIELDS[type(event)]:
         value = getattr(event, field.name)
         if field.kind == FieldKind.LENGTH:
-            for less in _less(value, 1 if field.name == "prompt_len" else 0):
+            for less in _less(value, align, 1 if field.name == "prompt_len" else 0):
                 yield _with(event, field.name, less)
         elif field.kind == FieldKind.LENGTHS:
             for i in range(len(value)):
-                for less in _less(int(value[i])):
+                for less in _less(int(value[i]), align):
                     shorter = value.copy()
                     shorter[i] = less
                     yield _with(event, field.name, frozen(shorter))
         elif field.kind == FieldKind.CURSORS:
             for i, cursor in enumerate(value):
-                for less in _less(cursor):
+                for less in _less(cursor, align):
                     yield _with(event, field.name, _put(value, i, less))
         elif field.kind == FieldKind.CURSOR_ARRAYS and value is not None:
             yield _with(event, field.name, None)
 
 
-def _less(length: int, least: int = 0) -> list[int]:
-    """What to try for a length: the least, half of it, and one less (or nearer to 0)."""
-    tried = (least, int(length / 2), length - 1 if length > 0 else length + 1)
-    return [less for less in dict.fromkeys(tried) if least <= abs(less) < abs(length)]
+def _less(length: int, align: int, least: int = 0) -> list[int]:
+    """What to try for a length: the least, half of it in whole pages or not, a page or one less."""
+    if length < 0:
+        return [int(length / 2), length + 1] if length < -1 else []
+    half = length // 2
+    tried = (least, half // align * align, half, length - align, length - 1)
+    return [less for less in dict.fromkeys(tried) if least <= less < length]
 
 
 def _with(event: Event, name: str, value: object) -> Event:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kvlife.config import GroupLayout, PoolConfig
-from kvlife.events import PageLists
+from kvlife.events import Allocated, Event, PageLists, Resumed, RolledBack
 from kvlife.ledger import EMPTY, Ledger, PageState
 from kvlife.ledger.spans import At, indices
 from kvlife.replay.shrinking.lives import Life
@@ -20,13 +20,20 @@ class State:
     """A ledger, and which life has each row.
 
     A life gets the pages it had in the run where they are FREE, and others where they are not.
+    Pages that the faulty event takes are left for it, and none that it names comes in for another.
     """
 
-    def __init__(self, config: PoolConfig, lives: Mapping[int, Life]) -> None:
-        """All rows and pages FREE."""
+    def __init__(self, config: PoolConfig, lives: Mapping[int, Life], last: Event) -> None:
+        """All rows and pages FREE; `last` is the faulty event."""
         self.ledger = Ledger(config)
         self.lives = lives
         self.life_of: dict[int, int] = {}
+        self._named: list[set[int]] = [set() for _ in self.ledger.spaces]
+        self._taken: list[set[int]] = [set() for _ in self.ledger.spaces]
+        for group, pages in pages_named(last):
+            self._named[self.ledger.layout.groups[group].space_idx].update(pages.tolist())
+        for group, pages in pages_taken(last):
+            self._taken[self.ledger.layout.groups[group].space_idx].update(pages.tolist())
 
     def has(self, row: int, life: int) -> bool:
         """Whether the row is in this life."""
@@ -34,7 +41,7 @@ class State:
 
     def wished(self, row: int, at: tuple[At, ...]) -> PageLists | None:
         """FREE pages for these entries of a row; None where there are not enough."""
-        taken: list[set[int]] = [set() for _ in self.ledger.spaces]
+        taken = [set(pages) for pages in self._taken]
         lists = []
         for group, spots in zip(self.ledger.layout.groups, at, strict=True):
             entries = (indices(spots) - row * group.table_width).tolist()
@@ -58,10 +65,11 @@ class State:
             ours.add(pages[i])
         if 0 in pages:
             # From the far end, where no life's own page is likely to lie.
+            avoided = ours | self._named[group.space_idx]
             others = iter(np.flatnonzero(space.state == PageState.FREE)[::-1].tolist())
             for i, page in enumerate(pages):
                 if not page:
-                    found = next((other for other in others if other not in ours), 0)
+                    found = next((other for other in others if other not in avoided), 0)
                     if not found:
                         return None
                     pages[i] = found
@@ -85,3 +93,31 @@ def frozen(array: I32) -> I32:
     """The array, read-only."""
     array.setflags(write=False)
     return array
+
+
+def pages_named(event: Event) -> Iterator[tuple[int, I32]]:
+    """Every list of pages in an event, with its group."""
+    for name in ("pages", "restored"):
+        value = getattr(event, name, ())
+        lists = enumerate(value) if isinstance(value, tuple) else [(event_group(event), value)]
+        yield from lists
+    for name in ("rebinds", "copies"):
+        for link in getattr(event, name, ()):
+            yield int(link[0]), link[2:]
+
+
+def pages_taken(event: Event) -> Iterator[tuple[int, I32]]:
+    """The pages that an event takes as FREE ones, with their groups."""
+    if isinstance(event, Allocated):
+        yield from enumerate(event.pages)
+    elif isinstance(event, Resumed):
+        yield from enumerate(event.restored)
+    elif isinstance(event, RolledBack):
+        for link in event.copies:
+            yield int(link[0]), link[3:]
+
+
+def event_group(event: Event) -> int:
+    """The group of an event that has one."""
+    group: int = getattr(event, "group", 0)
+    return group

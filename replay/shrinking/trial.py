@@ -23,6 +23,9 @@ I32 = npt.NDArray[np.int32]
 # Any: a field's value, and the event that has such a field.
 Changes = dict[FieldKind, Callable[[Any, Any], Any]]
 
+# A column that says 0 was never touched.
+FIRST_SEQ = 1
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Trial:
@@ -40,7 +43,7 @@ def run_trial(program: Program) -> Trial:
     The faulty event stays as it is, but for pages that the lives have others for. So it alone can
     be what breaks.
     """
-    state = State(program.config, program.lives)
+    state = State(program.config, program.lives, program.last.event)
     checker = Checker(audit_every=None)
     events: list[Event] = []
     for piece in program.pieces:
@@ -52,7 +55,7 @@ def run_trial(program: Program) -> Trial:
 
 
 def _fold(state: State, checker: Checker, piece: Piece, events: list[Event]) -> bool:
-    ledger, seq = state.ledger, len(events)
+    ledger, seq = state.ledger, FIRST_SEQ + len(events)
     before = dict(state.life_of) if len(piece.lives) == 1 else state.life_of
     event = mend(state, piece)
     if event is None:
@@ -67,7 +70,7 @@ def _fold(state: State, checker: Checker, piece: Piece, events: list[Event]) -> 
 
 
 def _judge(ledger: Ledger, checker: Checker, events: tuple[Event, ...], last: Event) -> Trial:
-    seq = len(events)
+    seq = FIRST_SEQ + len(events)
     try:
         check_structure(last, ledger.layout)
     except EventError:
@@ -77,7 +80,7 @@ def _judge(ledger: Ledger, checker: Checker, events: tuple[Event, ...], last: Ev
     if found is None:
         ledger.apply(last, seq, 0, change)
         found = checker.post(ledger, last, change, seq)
-    touched = () if found is None else _touched_by(found, (*events, last))
+    touched = () if found is None else _touched_by(found, events)
     return Trial(events=events, last=last, finding=found, touched_by=touched)
 
 
@@ -86,7 +89,8 @@ def _touched_by(found: Finding, events: tuple[Event, ...]) -> tuple[str, ...]:
     seqs = found.evidence.get("last_events")
     if not isinstance(seqs, list):
         return ()
-    return tuple(sorted({type(events[seq]).__name__ for seq in seqs if 0 <= seq < len(events)}))
+    places = (seq - FIRST_SEQ for seq in seqs)
+    return tuple(sorted({type(events[at]).__name__ for at in places if 0 <= at < len(events)}))
 
 
 def _renamed(state: State, last: Piece) -> Event:
