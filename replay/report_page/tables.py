@@ -160,7 +160,7 @@ def _peak(watcher: Watcher) -> str:
 
 def tenures(longest: Sequence[Tenure], kind: str) -> str:
     """Who held a row longest."""
-    heads = ("held", "holder", "row", "since seq", "ended", "pages at most")
+    heads = ("held", "holder", "row", "since seq", "ended", "pages")
     rows = (
         (
             span(item.duration, kind),

@@ -30,15 +30,16 @@ function span(length) {
 
 const percent = (part, whole) => (whole ? `${(100 * part / whole).toFixed(1)} %` : "none");
 
-/** A step of 1, 2 or 5 times a power of ten that cuts a length into about so many parts. */
-function niceStep(length, parts) {
-  const rough = Math.max(length, Number.MIN_VALUE) / Math.max(parts, 1);
+/** A step of 1, 2, 2.5 or 5 times a power of ten that cuts a length into about so many parts. */
+function niceStep(length, parts, whole) {
+  const rough = Math.max(length / Math.max(parts, 1), whole ? 1 : Number.MIN_VALUE);
   const power = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999) * power;
+  const factors = whole && power < 10 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+  return factors.find((factor) => factor * power >= rough * 0.999) * power;
 }
 
 function ticks(low, high, parts, whole) {
-  const step = whole ? Math.max(niceStep(high - low, parts), 1) : niceStep(high - low, parts);
+  const step = niceStep(high - low, parts, whole);
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) found.push(value);
   return found;
