@@ -128,6 +128,7 @@ class EndingFacts:
             self._pool.tell(Marked("reset_prefix_cache was refused: blocks are in use", idle=False))
             return
         self._import.sent["AllBlocksCleared"] += 1
+        self._import.unwritten.clear()
         cached = self._pool.cached()
         if cached:
             pages = tuple(

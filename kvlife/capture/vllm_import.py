@@ -133,7 +133,6 @@ class VllmImport:
             log=None if log is None else LogWriter(log, clock_ns=self._clock),
             checker=Checker(policy=policy, on_violation=self._violated),
             clock=self._clock,
-            group=header.workload,
         )
         self._state = Import(
             header=header,

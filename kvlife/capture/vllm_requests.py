@@ -45,8 +45,9 @@ class Import:
     """What an import is made of: the capture's header, the observer, and what is open now.
 
     `step` is a schedule whose result has not come. `ended` and `preempted` are the requests that
-    ended, and that lost their blocks, since the last one. `sent` counts vLLM's own events, by the
-    calls that send them.
+    ended, and that lost their blocks, since the last one. `unwritten` are blocks that have a hash
+    and no content yet, by the request that is to write them. `sent` counts vLLM's own events, by
+    the calls that send them.
     """
 
     header: ops.Header
@@ -58,6 +59,7 @@ class Import:
     step: ops.Schedule | None = None
     ended: list[str] = attrs.field(factory=list)
     preempted: list[str] = attrs.field(factory=list)
+    unwritten: dict[int, str] = attrs.field(factory=dict)
     sent: Counter[str] = attrs.field(factory=Counter)
 
     @property

@@ -192,6 +192,7 @@ class SlotFacts:
                 pages[self._pool.group(block)] = ints([block])
                 self._pool.tell(Evicted("pressure", tuple(pages)), [block])
                 self._import.sent["BlockRemoved"] += 1
+                self._import.unwritten.pop(block, None)
             asked.append(block)
         self._found.place = (call.number, new.op)
         if asked or self._import.header.prefix_caching:
@@ -251,6 +252,7 @@ class SlotFacts:
             self._pool.same_counts(full.blocks, full.refs)
             self._pool.same_hashes(full.blocks, full.hashes)
             state.same_free(full)
+            state.unwritten |= dict.fromkeys(full.blocks, line.req)
 
     def _same_groups(self, lines: list[tuple[Call, ops.CacheFullBlocks]]) -> None:
         groups = [full.group for _call, full in lines]

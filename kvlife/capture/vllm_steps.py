@@ -66,6 +66,7 @@ class StepFacts:
         self._same_grants(line, granted)
         self._same_lengths(line)
         self._same_drafts(line)
+        self._writes_what_it_reads(call, line)
         state.step, state.ended, state.preempted = line, [], []
         if line.scheduled:
             rows = self._rows(list(line.scheduled))
@@ -107,6 +108,24 @@ class StepFacts:
         for rid in line.scheduled:
             self._import.request(rid).drafts = []
 
+    def _writes_what_it_reads(self, call: Call, line: ops.Schedule) -> None:
+        """Who hits a block that has no content yet runs in the step that writes it, or after it.
+
+        A publisher that still runs is seen by written-before-shared; here it may be gone, and its
+        block have kept the hash.
+        """
+        unwritten = self._import.unwritten
+        for inner, asked in call.all_of(ops.AllocateSlots):
+            for _touched, touch in inner.all_of(ops.Touch):
+                for block in touch.blocks:
+                    writer = unwritten.get(block)
+                    if asked.req in line.scheduled and writer not in (None, *line.scheduled):
+                        self._found.place = (inner.number, asked.op)
+                        self._found.note(
+                            f"the hit has block {block}, which {writer} was to write and never did"
+                        )
+        self._found.place = (call.number, line.op)
+
     def propose(self, call: Call, line: ops.DraftTokens) -> None:
         """Drafts for the next step; no fact comes of them until they are scheduled."""
         self._found.place = (call.number, line.op)
@@ -126,6 +145,9 @@ class StepFacts:
         if step.scheduled:
             state.pool.tell(StepSettled(step.step, EMPTY, state.ledger.no_pages))
             self._commit(call, line, step)
+            state.unwritten = {
+                block: rid for block, rid in state.unwritten.items() if rid not in step.scheduled
+            }
         stopped, ended = [], []
         for inner in call.inside:
             match inner.line:

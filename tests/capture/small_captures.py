@@ -155,43 +155,7 @@ def first_step(capture, *, shown=True):
         free=5,
     ) as schedule:
         schedule["new"] = ["a"] if shown else []
-        look_up(capture, "a", 6, free=7)
-        with capture.call(
-            "allocate_slots",
-            **asked("a", status="WAITING", new=6, computed=0, tokens=6),
-            new_blocks=[[1, 2]],
-            table=[[1, 2]],
-            free_before=7,
-            free=5,
-        ):
-            with capture.call(
-                "get_new_blocks", req="a", group=0, n=2, blocks=[1, 2], refs=[1, 1], free=5
-            ):
-                for block in (1, 2):
-                    capture.put(
-                        "maybe_evict_cached_block",
-                        req="a",
-                        group=0,
-                        blocks=[block],
-                        refs=[0],
-                        evicted=False,
-                        free=5,
-                    )
-            capture.put(
-                "cache_full_blocks",
-                req="a",
-                group=0,
-                num_cached_blocks=0,
-                num_full_blocks=1,
-                block_size=4,
-                masked=None,
-                blocks=[1],
-                index=[0],
-                refs=[1],
-                hashes=[FIRST_HASH],
-                num_tokens=6,
-                free=5,
-            )
+        grant_prompt(capture)
     with capture.call(
         "update_from_output",
         running=["a"],
@@ -201,6 +165,47 @@ def first_step(capture, *, shown=True):
     ):
         if shown:
             capture.put("append_tokens", **got("a", [7], 7, 6, "RUNNING"), free=5)
+
+
+def grant_prompt(capture):
+    """The whole prompt of `a` is given blocks 1 and 2, and block 1 its hash."""
+    look_up(capture, "a", 6, free=7)
+    with capture.call(
+        "allocate_slots",
+        **asked("a", status="WAITING", new=6, computed=0, tokens=6),
+        new_blocks=[[1, 2]],
+        table=[[1, 2]],
+        free_before=7,
+        free=5,
+    ):
+        with capture.call(
+            "get_new_blocks", req="a", group=0, n=2, blocks=[1, 2], refs=[1, 1], free=5
+        ):
+            for block in (1, 2):
+                capture.put(
+                    "maybe_evict_cached_block",
+                    req="a",
+                    group=0,
+                    blocks=[block],
+                    refs=[0],
+                    evicted=False,
+                    free=5,
+                )
+        capture.put(
+            "cache_full_blocks",
+            req="a",
+            group=0,
+            num_cached_blocks=0,
+            num_full_blocks=1,
+            block_size=4,
+            masked=None,
+            blocks=[1],
+            index=[0],
+            refs=[1],
+            hashes=[FIRST_HASH],
+            num_tokens=6,
+            free=5,
+        )
 
 
 def scheduled(tokens, after):
@@ -257,22 +262,25 @@ def look_up(capture, rid, num_tokens, *, free, blocks=(), refs=(), hashes=()):
 
 
 def end_request(capture, status, num_output, computed, why, *, keep=()):
-    """The end of `a` on blocks 1 and 2, given back tail first; blocks in `keep` are left out."""
-    blocks = [block for block in (2, 1) if block not in keep]
-    with (
-        capture.call(
-            "free_request",
-            req="a",
-            status=status,
-            num_prompt_tokens=6,
-            num_output_tokens=num_output,
-            num_computed_tokens=computed,
-            num_preemptions=0,
-            free_before=5,
-            free=7,
-        ),
-        capture.call("free", req="a", table=[[1, 2]], why=why, free=7),
+    """The end of `a` on blocks 1 and 2; blocks in `keep` are not given back."""
+    with capture.call(
+        "free_request",
+        req="a",
+        status=status,
+        num_prompt_tokens=6,
+        num_output_tokens=num_output,
+        num_computed_tokens=computed,
+        num_preemptions=0,
+        free_before=5,
+        free=7,
     ):
+        give_back(capture, why, keep=keep)
+
+
+def give_back(capture, why, *, keep=()):
+    """`a` gives blocks 1 and 2 back, the tail first."""
+    blocks = [block for block in (2, 1) if block not in keep]
+    with capture.call("free", req="a", table=[[1, 2]], why=why, free=7):
         capture.put(
             "free_blocks",
             req="a",

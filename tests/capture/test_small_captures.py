@@ -7,7 +7,9 @@ from small_captures import (
     asked,
     end_request,
     first_step,
+    give_back,
     got,
+    grant_prompt,
     look_up,
     one_request,
     scheduled,
@@ -41,6 +43,48 @@ def begun():
 
 def found_in(outcome):
     return [(item.line, item.op) for item in outcome.contradictions]
+
+
+def hit_by_another(capture, *, refs, free):
+    """A request `b` that begins as `a` does hits block 1, and runs in a step of its own."""
+    capture.arrive("b", [1, 2, 3, 4, 9, 9], [FIRST_HASH], free=free)
+    running = ["a", "b"] if refs else ["b"]
+    tokens = scheduled({"b": 2}, dict.fromkeys(running, 0) | {"b": 6})
+    left = free - 1 - (not refs)
+    with capture.call("schedule", **tokens, running=running, free=left) as line:
+        line |= {"new": ["b"], "usage": round(1 - left / 7, 6)}
+        line["waiting"] = [] if refs else ["a"]
+        look_up(capture, "b", 6, free=free, blocks=[1], refs=[refs], hashes=[FIRST_HASH])
+        with capture.call(
+            "allocate_slots",
+            **asked("b", status="WAITING", new=2, computed=0, tokens=6, hit=4),
+            new_blocks=[[3]],
+            table=[[1, 3]],
+            free_before=free,
+            free=left,
+        ):
+            capture.put(
+                "touch",
+                req="b",
+                group=0,
+                blocks=[1],
+                refs=[refs + 1],
+                hashes=[FIRST_HASH],
+                was_free=[] if refs else [1],
+                free=left + 1,
+            )
+            with capture.call(
+                "get_new_blocks", req="b", group=0, n=1, blocks=[3], refs=[1], free=left
+            ):
+                capture.put(
+                    "maybe_evict_cached_block",
+                    req="b",
+                    group=0,
+                    blocks=[3],
+                    refs=[0],
+                    evicted=False,
+                    free=left,
+                )
 
 
 def test_a_capture_becomes_the_events_that_its_calls_mean(tmp_path):
@@ -151,40 +195,39 @@ def test_a_hit_on_a_block_that_nobody_writes_breaks_an_invariant(tmp_path):
     capture = SmallCapture()
     capture.arrive("a", [1, 2, 3, 4, 5, 6], [FIRST_HASH], free=7)
     first_step(capture, shown=False)
-    capture.arrive("b", [1, 2, 3, 4, 9, 9], [FIRST_HASH], free=5)
-    tokens = scheduled({"b": 2}, {"a": 0, "b": 6})
-    with capture.call("schedule", **tokens, running=["a", "b"], usage=0.428571, free=4) as line:
-        line["new"] = ["b"]
-        look_up(capture, "b", 6, free=5, blocks=[1], refs=[1], hashes=[FIRST_HASH])
-        with capture.call(
-            "allocate_slots",
-            **asked("b", status="WAITING", new=2, computed=0, tokens=6, hit=4),
-            new_blocks=[[3]],
-            table=[[1, 3]],
-            free_before=5,
-            free=4,
-        ):
-            capture.put(
-                "touch", req="b", group=0, blocks=[1], refs=[2], hashes=[FIRST_HASH], was_free=[],
-                free=5,
-            )  # fmt: skip
-            with capture.call(
-                "get_new_blocks", req="b", group=0, n=1, blocks=[3], refs=[1], free=4
-            ):
-                capture.put(
-                    "maybe_evict_cached_block",
-                    req="b",
-                    group=0,
-                    blocks=[3],
-                    refs=[0],
-                    evicted=False,
-                    free=4,
-                )
+    hit_by_another(capture, refs=1, free=5)
     outcome = import_lines(capture, tmp_path, policy="collect")
     (violation,) = outcome.violations
     assert violation.id == "written-before-shared"
     assert violation.evidence["pages"] == [1]
     assert violation.evidence["holders"] == ["request a"]
+
+
+def test_a_hit_on_a_block_whose_writer_is_gone_is_found(tmp_path):
+    """`a` gets a hash and is preempted before its step runs; its block keeps the hash."""
+    capture = SmallCapture()
+    capture.arrive("a", [1, 2, 3, 4, 5, 6], [FIRST_HASH], free=7)
+    with capture.call("schedule", **scheduled({}, {}), running=[], usage=0.0, free=7) as schedule:
+        schedule |= {"preempted": ["a"], "waiting": ["a"]}
+        grant_prompt(capture)
+        with capture.call(
+            "preempt_request",
+            req="a",
+            num_computed_tokens_before=0,
+            num_tokens=6,
+            num_output_tokens=0,
+            num_preemptions=1,
+            free_before=5,
+            status="PREEMPTED",
+            free=7,
+        ):
+            give_back(capture, "preempt")
+    capture.put("update_from_output", running=[], waiting=["a"], computed_after={}, free=7)
+    hit_by_another(capture, refs=0, free=7)
+    outcome = import_lines(capture, tmp_path)
+    (item,) = outcome.contradictions
+    assert item.what == "the hit has block 1, which a was to write and never did"
+    assert outcome.violations == ()
 
 
 def test_under_raise_the_first_contradiction_ends_the_import(tmp_path):
