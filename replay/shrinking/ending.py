@@ -21,27 +21,31 @@ def at_end(
 ) -> tuple[Piece, dict[int, Life]]:
     """The faulty event with its lives, and what all lives have in the state before it.
 
-    A row in use has what its table says, a life that is over the pages that it took last. Pages
-    that the faulty event would bring are there as well.
+    A row in use has what its table says, a life that is over the pages that it took last, unless
+    the notes were kept with a book. Pages that the faulty event would bring are there as well.
     """
     of_row, lives = notes.of_row.copy(), dict(reading.lives)
     if isinstance(last, Admitted | Resumed):
         of_row[last.row] = ledger.next_seq
         lives[ledger.next_seq] = Life.empty(len(ledger.layout.groups))
-    _from_tables(ledger, notes.of_row, lives)
+    _from_tables(ledger, notes, lives)
     _from_notes(ledger, notes, lives)
     _from_event(ledger, of_row, lives, last)
     return Piece(last, tuple(int(of_row[row]) for row in rows_named(last))), lives
 
 
-def _from_tables(ledger: Ledger, of_row: I64, lives: Mapping[int, Life]) -> None:
+def _from_tables(ledger: Ledger, notes: LifeNotes, lives: Mapping[int, Life]) -> None:
     for row in np.flatnonzero(ledger.rows.state != RowState.FREE).tolist():
-        life = lives.get(int(of_row[row]))
+        life = lives.get(int(notes.of_row[row]))
         if life is None:
             continue
         for group in ledger.layout.groups:
             table = ledger.pages_of(row, group.idx)
             entries = np.flatnonzero(table)
+            if notes.book is not None:
+                # What an entry was given, a rebind may have changed since: that will come again.
+                known = life.pages[group.idx]
+                entries = np.array([e for e in entries.tolist() if e not in known], np.intp)
             _put(ledger, life, group.idx, entries, table[entries])
 
 

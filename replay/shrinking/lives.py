@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.config import Layout
+from kvlife.config import GroupLayout, Layout
 from kvlife.events import Admitted, Event, Resized, Resumed, RolledBack, SessionRestored
 from kvlife.ledger import Change, Ledger
 from kvlife.ledger.spans import indices
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 # A life that began before the first event that was read.
@@ -40,11 +43,13 @@ class LifeNotes:
     """Whose life each row, page and request belongs to; a life is named by the seq of its binding.
 
     `of_page` is the life that took a page last, and `entry_of` where in its table; a page stays its
-    until another takes it. `see` is shown each event before it is applied.
+    until another takes it. `see` is shown each event before it is applied. Where a `book` is given,
+    each life in it gets every page that it takes, at its table index.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, book: Mapping[int, Life] | None = None) -> None:
         """Nothing is known yet."""
+        self.book = book
         self.of_row: I64 = np.full(layout.num_rows, UNKNOWN, np.int64)
         self.of_page: list[I64] = [
             np.full(space.num_pages, UNKNOWN, np.int64) for space in layout.spaces
@@ -74,6 +79,17 @@ class LifeNotes:
                 taken = pages[: spots.size]
                 self.of_page[group.space_idx][taken] = self.of_row[spots // group.table_width]
                 self.entry_of[group.space_idx][taken] = spots % group.table_width
+                if self.book is not None:
+                    self._enter(self.book, group, spots, taken)
+
+    def _enter(
+        self, book: Mapping[int, Life], group: GroupLayout, spots: npt.NDArray[np.intp], pages: I32
+    ) -> None:
+        for spot, page in zip(spots.tolist(), pages.tolist(), strict=True):
+            row, entry = divmod(spot, group.table_width)
+            life = book.get(int(self.of_row[row]))
+            if life is not None:
+                life.pages[group.idx][entry] = page
 
     def _copied(self, ledger: Ledger, event: RolledBack) -> None:
         committed = dict(zip(event.rows.tolist(), event.committed_len.tolist(), strict=True))

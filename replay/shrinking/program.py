@@ -31,11 +31,12 @@ class Program:
     def of(cls, config: PoolConfig, events: Iterable[Event], last: Event) -> Program:
         """The program of sound events and a faulty one behind them."""
         ledger = Ledger(config)
-        notes, reading = LifeNotes(ledger.layout), Reading(ledger.layout)
+        reading = Reading(ledger.layout)
+        notes = LifeNotes(ledger.layout, reading.lives)
         for seq, event in enumerate(events):
             change = derive(ledger, event)
-            notes.see(ledger, event, change, seq)
             reading.see(event, seq)
+            notes.see(ledger, event, change, seq)
             ledger.apply(event, seq, 0, change)
         return cls.behind(ledger, notes, reading, last)
 
