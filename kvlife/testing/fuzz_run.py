@@ -114,7 +114,9 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         return machine, None
 
     def _allows(self, call: Call) -> bool:
-        """Whether the call names what is live, or new, as its verb needs it."""
+        """Whether the adapter has the verb, and the call names what is live, or new, as it must."""
+        if self.adapter is not None and not any(call.verb in vars(verb) for verb in self.able):
+            return False
         rid, child, pin_id = (str(call.args.get(name, "")) for name in ("rid", "child", "pin_id"))
         room = len(self.tokens) < MAX_LIVE
         match call.verb:

@@ -173,7 +173,7 @@ class Watch:
             done = ints([min(len(tokens), committed)])
             self.observer.observe(RolledBack(rows, lens, done, (ints(gone),), _NO_LINKS))
         elif length > allocated or len(books.tables[rid]) > len(held):
-            taken = books.tables[rid][len(held) :]
+            taken = self._taken(books.tables[rid], len(held), tokens, books)
             self.observer.observe(Allocated(rows, lens, (ints(taken),)))
         if len(tokens) > committed:
             self.observer.observe(Committed(rows, ints([len(tokens)])))
@@ -260,6 +260,23 @@ class Watch:
         """Pages that others hold, or that were free, and that came to the free list as well."""
         listed = sorted((books.free - self._before.free).elements())
         return [page for page in listed if page not in held and page not in self._keys]
+
+    def _taken(
+        self, table: list[int], start: int, tokens: tuple[int, ...], books: Books
+    ) -> list[int]:
+        """The pages that were taken for the table's end.
+
+        Where the table has a page that others hold with the same tokens, a page was taken,
+        published, and given back for that one, all in one verb: any page that is free stands in.
+        """
+        state = self.observer.ledger.spaces[0].state
+        spare = sorted(page for page in books.free if state[page] == PageState.FREE)
+        taken = []
+        for idx, page in enumerate(table[start:], start):
+            content = tokens[: (idx + 1) * self._size]
+            shared = page in self._keys and self._contents[self._keys[page]] == content
+            taken.append(spare.pop() if shared and self._refs(page) and spare else page)
+        return taken
 
     def _key_of(self, page: int, books: Books) -> Key | None:
         there = books.keys.get(page, set())

@@ -1,0 +1,74 @@
+"""Sound allocators of several makings raise no alarm, and what is done to them is seen."""
+
+from collections import Counter
+
+import hypothesis
+import hypothesis.stateful
+import pytest
+import sound_allocators as sound
+
+from kvlife.events import Marked
+from kvlife.testing import BlockManagerAdapter, EngineAdapter, fuzz
+from kvlife.testing.adapter import VERBS
+from kvlife.testing.hunt import machine_of
+
+SOUND = [
+    sound.ListAllocator,
+    sound.AheadAllocator,
+    sound.QueueManager,
+    sound.LiveSharing,
+    sound.EagerAdapter,
+    BlockManagerAdapter,
+    EngineAdapter,
+]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("adapter_type", SOUND)
+def test_a_sound_allocator_raises_no_alarm(adapter_type, seed):
+    """Random lives of requests through it break no invariant, and a refusal changes nothing."""
+    soak = hypothesis.settings.get_current_profile_name() == "soak"
+    settings = hypothesis.settings(
+        max_examples=2000 if soak else 60, stateful_step_count=30, database=None
+    )
+    machine = hypothesis.seed(seed)(machine_of(adapter_type))
+    hypothesis.stateful.run_state_machine_as_test(machine, settings=settings)
+
+
+@pytest.mark.parametrize("adapter_type", SOUND)
+def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
+    """Each verb that it has is called and goes through, and events come of it."""
+    machine = machine_of(adapter_type)
+    done, events = Counter(), Counter()
+
+    class Counting(machine):
+        def _tell(self, verb, *args, **options):
+            super()._tell(verb, *args, **options)
+            done[verb] += 1
+
+        def teardown(self):
+            super().teardown()
+            events.update(type(event).__name__ for event in self.tape.events())
+
+    settings = hypothesis.settings(
+        max_examples=40, stateful_step_count=30, database=None, derandomize=True
+    )
+    hypothesis.stateful.run_state_machine_as_test(Counting, settings=settings)
+    verbs = {
+        name
+        for protocol in VERBS
+        for name in vars(protocol)
+        if not name.startswith("_") and hasattr(adapter_type, name)
+    }
+    assert verbs == set(done)
+    assert events["Admitted"] > 50
+    assert {"Allocated", "Committed", "Released", Marked.__name__} <= set(events)
+    if hasattr(adapter_type, "published") or hasattr(adapter_type, "observer"):
+        assert {"Protected", "Evicted"} <= set(events)
+
+
+def test_a_case_of_a_sound_allocator_passes():
+    """`fuzz` makes a test case that runs under unittest and pytest alike."""
+    settings = hypothesis.settings(max_examples=5, database=None)
+    case = fuzz(sound.ListAllocator, settings=settings)
+    assert case().run().wasSuccessful()
