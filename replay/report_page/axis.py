@@ -14,7 +14,7 @@ MAX_COLUMNS = 600
 # Fewer where looking at the state that often would take long beside the replay itself.
 MIN_COLUMNS = 240
 _REPLAY_NS = 50_000  # of an event, about
-_LOOK_NS, _LOOK_PAGE_NS = 300_000, 60  # at a state, and at each of its pages, about
+_LOOK_NS, _LOOK_PAGE_NS = 300_000, 25  # at a state, and at each of its pages, about
 _SHARE = 0.1
 
 

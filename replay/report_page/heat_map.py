@@ -26,12 +26,14 @@ MAX_HOLDERS = (1 << 16) - FIRST_HOLDER - 1
 OTHERS = (1 << 16) - 1
 
 # A page in no row's table, by its state. One that is PRIVATE has lost its holder: a leak.
-_UNHELD = np.zeros(len(PageState), np.int64)
+_UNHELD = np.zeros(len(PageState), np.int32)
 _UNHELD[PageState.FREE] = FREE
 _UNHELD[PageState.RESERVED] = FREE
 _UNHELD[PageState.CACHED] = CACHED
 _UNHELD[PageState.QUARANTINED] = QUARANTINED
 _UNHELD[PageState.PRIVATE] = ORPHAN
+# Behind the last page of the last band.
+_NO_PAGE = -1
 
 
 class Holders:
@@ -60,11 +62,13 @@ def owners_of(ledger: Ledger, space_idx: int, index: Index) -> tuple[I32, I64]:
     owners = np.zeros(ledger.spaces[space_idx].num_pages, np.int32)
     held = np.zeros(index.size, np.int64)
     none = np.zeros(index.size, np.int32)
+    place_of = np.zeros(ledger.layout.num_rows, np.int32)
+    place_of[index] = np.arange(index.size, dtype=np.int32)
     for group in ledger.layout.groups:
         if group.space_idx != space_idx:
             continue
         at = indices(group_entries(ledger, group, index, none, ledger.rows.allocated[index]))
-        places = np.searchsorted(index, at // group.table_width)
+        places = place_of[at // group.table_width]
         held += np.bincount(places, minlength=index.size)
         owners[ledger.tables[group.idx][at]] = places + 1
     owners[0] = 0
@@ -149,18 +153,22 @@ def _main_holders(state: U8, owners: I32, per_band: int) -> tuple[I64, U8]:
 
     Codes: `_UNHELD`, or FIRST_HOLDER + a row's place. A band with an orphan shows the orphan.
     """
-    codes = np.where(owners > 0, owners + (FIRST_HOLDER - 1), _UNHELD[state])
-    bands = np.arange(state.size) // per_band
-    num_codes = int(codes.max()) + 1
-    keys = bands * num_codes + codes
-    keys.sort()
-    starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), keys[1:] != keys[:-1])))
-    sizes = np.diff(starts, append=keys.size)
-    runs_bands, runs_codes = np.divmod(keys[starts], num_codes)
-    weights = np.where(runs_codes == ORPHAN, state.size + sizes, sizes)
-    order = np.lexsort((weights, runs_bands))
-    last = np.flatnonzero(np.diff(runs_bands[order], append=-1))
-    chosen = order[last]
-    band_sizes = np.bincount(bands)
+    num_bands = -(-state.size // per_band)
+    codes = np.full(num_bands * per_band, _NO_PAGE, np.int32)
+    codes[: state.size] = np.where(owners > 0, owners + np.int32(FIRST_HOLDER - 1), _UNHELD[state])
+    by_band = codes.reshape(num_bands, per_band)
+    by_band.sort(axis=1)
+    begins = np.empty((num_bands, per_band), np.bool_)
+    begins[:, 0] = True
+    np.not_equal(by_band[:, 1:], by_band[:, :-1], out=begins[:, 1:])
+    starts = np.flatnonzero(begins)
+    sizes = np.diff(starts, append=codes.size)
+    run_codes, run_bands = codes[starts], starts // per_band
+    weights = np.where(run_codes == ORPHAN, state.size + sizes, sizes)
+    weights[run_codes == _NO_PAGE] = 0
+    order = np.lexsort((weights, run_bands))
+    chosen = order[np.flatnonzero(np.diff(run_bands[order], append=-1))]
+    band_sizes = np.full(num_bands, per_band)
+    band_sizes[-1] = state.size - (num_bands - 1) * per_band
     shares = np.ceil(255 * sizes[chosen] / band_sizes).astype(np.uint8)
-    return runs_codes[chosen], shares
+    return run_codes[chosen].astype(np.int64), shares

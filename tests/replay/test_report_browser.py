@@ -108,6 +108,33 @@ def test_the_text_is_there_and_can_be_read(page, crowded, width, dark):
     assert (background == "rgb(20, 23, 26)") == dark
 
 
+def test_the_largest_page_opens_within_three_seconds(page, tmp_path, monkeypatch):
+    """Whatever the log, a page has at most 600 columns, 200 bands and names of 80 letters."""
+    monkeypatch.setattr("kvlife.replay.report_page.axis.MIN_COLUMNS", 600)
+    config = made.PoolConfig(page_size=4, num_pages=65_536, max_requests=50, max_context_len=6_400)
+    facts = []
+    for number in range(200):
+        row = 1 + number % 40
+        pages = range(1 + 1_600 * (row - 1), 1 + 1_600 * row)
+        if number >= 40:
+            facts.append([made.released(name_of(number - 40), row, pages)])
+        facts.append([made.admitted(name_of(number), row, prompt_len=6_400)])
+        facts.append([made.allocated([row], [6_400], pages)])
+        facts.append([made.committed([row], [6_400])])
+    made.observe(tmp_path / "log", facts, config=config)
+    target = report_of(tmp_path / "log")
+    assert target.stat().st_size < 2_000_000
+    assert opened(page, target) == []
+    assert page.value("content.axis.columns") == 600
+    assert page.value("content.spaces[0].map.bands") > 190
+    assert float(page.value("document.documentElement.dataset.drawn")) < 3_000
+
+
+def name_of(number):
+    """A request id that is longer than a report shows."""
+    return f"{number:03}-{'x' * 100}"
+
+
 def test_the_scheme_may_change_while_the_page_is_open(page, crowded):
     """The pictures are drawn anew in the colours of the other scheme."""
     opened(page, crowded)
