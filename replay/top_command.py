@@ -22,7 +22,7 @@ from kvlife.errors import ConfigError, KvLifeError, LogError
 from kvlife.log import runs
 from kvlife.log.claim import is_live
 from kvlife.log.files import HEADER_NAME
-from kvlife.replay.cli import FINE, FOUND
+from kvlife.replay.cli import FINE, FOUND, UNUSABLE
 from kvlife.replay.top_frame import frame
 from kvlife.replay.top_run import Sight, WatchedRun
 
@@ -46,7 +46,7 @@ def top(
 
     A run is taken up at its newest snapshot and followed from there; nothing is written to it. `q`
     or Ctrl-C ends. Where the output is no terminal, there is one look. Exit status: 0 fine, 1 a
-    violation was found, 2 there is no run to look at.
+    violation was found, 2 there is no run to look at, or one that cannot be followed to its end.
     """
     if not 0.05 <= every <= 3600:
         raise ConfigError(f"--every is in seconds, from 0.05 to 3600, got {every}")
@@ -61,7 +61,9 @@ def top(
         sights = _watch(view, every, lambda sights: print(_as_json(sights), flush=True))
     else:
         sights = _show_live(console, view, every)
-    return FOUND if any(sight.violations or sight.last_violation for sight in sights) else FINE
+    if any(sight.violations or sight.last_violation for sight in sights):
+        return FOUND
+    return UNUSABLE if any(sight.trouble for sight in sights) else FINE
 
 
 class TopView:

@@ -177,6 +177,19 @@ def test_where_there_is_no_run(tmp_path, capsys, name):
     assert "run" in capsys.readouterr().err
 
 
+def test_a_damaged_run_is_shown_as_far_as_it_goes(tmp_path, capsys):
+    """What cannot be followed any further says where and why, and is unusable."""
+    made.observe(tmp_path, [made.life_of("r1", 1, [1, 2])])
+    (segment,) = tmp_path.rglob("*.segz")
+    content = bytearray(segment.read_bytes())
+    content[-5] ^= 255
+    segment.write_bytes(content)
+    status, (run,) = looked_at(capsys, tmp_path)
+    assert status == 2
+    assert run["seq"] == 0
+    assert segment.name in run["trouble"]
+
+
 def test_looking_writes_nothing(tmp_path, capsys):
     """The files of a run are the same before and after."""
     made.crowded_engine(tmp_path, seed=3, num_steps=50)
