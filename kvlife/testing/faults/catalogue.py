@@ -12,14 +12,26 @@ from kvlife.testing.faults import (
     lost,
     pages,
     publishing,
+    row_columns,
     windows,
 )
 from kvlife.testing.faults.fault import Fault
 
+_MODULES = (
+    endings,
+    lost,
+    holders,
+    lengths,
+    pages,
+    windows,
+    publishing,
+    flight,
+    columns,
+    row_columns,
+)
+
 FAULTS: dict[str, Fault] = {
-    fault.name: fault
-    for module in (endings, lost, holders, lengths, pages, windows, publishing, flight, columns)
-    for fault in module.FAULTS.found
+    fault.name: fault for module in _MODULES for fault in module.FAULTS.found
 }
 
 

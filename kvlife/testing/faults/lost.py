@@ -334,8 +334,10 @@ def _publish_lost(spot: Spot) -> Injection | None:
     event = spot.event
     if spot.layout.window_groups or event.rebinds.size:
         return None
-    low = int(spot.ledger.rows.protected[event.row]) // spot.base.page_size
-    table = spot.ledger.pages_of(event.row, spot.base.idx)
+    row = event.row
+    low = int(spot.ledger.rows.protected[row]) // spot.base.page_size
+    generation = int(spot.ledger.rows.generation[row])
+    table = spot.ledger.pages_of(row, spot.base.idx)
     pages = set(table[low : low + len(event.keys[spot.layout.base])].tolist())
 
     def later(ledger: Ledger, other: Event) -> str | None:
@@ -350,12 +352,13 @@ def _publish_lost(spot: Spot) -> Injection | None:
                 free = any(state[page] == PageState.FREE for page in missed)
                 return ("page-double-free" if free else "evicted-while-locked") if missed else None
             case Protected():
-                if other.row == event.row and ledger.rows.protected[other.row] == low * (
-                    ledger.layout.groups[base].page_size
-                ):
-                    return "index-agrees"
+                # The row itself goes on from what it has not published: its keys are too few, and
+                # its rebinds stand at other entries.
+                again = other.row == row and ledger.rows.generation[row] == generation
                 missed = pages & set(other.rebinds[:, 3].tolist())
-                return "allocated-covers-pages" if missed else None
+                if missed or (again and other.rebinds.size):
+                    return "allocated-covers-pages"
+                return "index-agrees" if again else None
             case _:
                 return None
 

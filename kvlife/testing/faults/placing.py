@@ -15,8 +15,9 @@ from kvlife.log import LogRun
 from kvlife.testing.faults.fault import Fault, When
 from kvlife.testing.faults.trial import Verdict, injection_at, judge
 
-# So many times as many events are asked as places are wanted.
-_ASKED = 8
+# So many times as many events are asked as places are wanted; and where that is too few, as some
+# faults apply at one event in a hundred, all of them.
+_ASKED = 16
 # So many events may pass until one contradicts a fault.
 _REACH = 2000
 
@@ -99,14 +100,17 @@ def _choose(
     tallies: dict[str, Tally], courses: Sequence[Course], num: int, seed: int, advance: Advance
 ) -> dict[Place, list[tuple[str, int]]]:
     """For each place, the faults to put there, each with the number of its draw."""
-    asked = _to_ask(tallies, courses, num, seed)
     applicable: dict[str, list[Place]] = {name: [] for name in tallies}
-    for idx, course in enumerate(courses):
-        for ledger, at in _fold(course, advance):
-            for name in asked.get((idx, at), ()):
-                event, chance = course.items[at].event, f"{seed} {name} {idx} {at} 0"
-                if injection_at(ledger, event, tallies[name].fault, chance) is not None:
-                    applicable[name].append((idx, at))
+    for most in (_ASKED * num, None):
+        lacking = [name for name, places in applicable.items() if len(places) < num]
+        asked = _to_ask([tallies[name].fault for name in lacking], courses, most, seed)
+        applicable |= {name: [] for name in lacking}
+        for idx, course in enumerate(courses):
+            for ledger, at in _fold(course, advance):
+                for name in asked.get((idx, at), ()):
+                    event, chance = course.items[at].event, f"{seed} {name} {idx} {at} 0"
+                    if injection_at(ledger, event, tallies[name].fault, chance) is not None:
+                        applicable[name].append((idx, at))
     chosen: dict[Place, list[tuple[str, int]]] = {}
     for name, places in applicable.items():
         rng = random.Random(f"{seed} {name}")  # noqa: S311  # not a secret
@@ -122,20 +126,21 @@ def _choose(
 
 
 def _to_ask(
-    tallies: dict[str, Tally], courses: Sequence[Course], num: int, seed: int
+    faults: Iterable[Fault], courses: Sequence[Course], most: int | None, seed: int
 ) -> dict[Place, list[str]]:
+    """For each place the faults to ask there: at `most` so many places each, chosen by chance."""
     by_type: dict[type, list[Place]] = {}
     for idx, course in enumerate(courses):
         for at, item in enumerate(course.items):
             by_type.setdefault(type(item.event), []).append((idx, at))
     asked: dict[Place, list[str]] = {}
-    for name, tally in tallies.items():
-        rng = random.Random(f"{seed} ask {name}")  # noqa: S311  # not a secret
-        places = [place for of in tally.fault.of for place in by_type.get(of, ())]
-        if tally.fault.when is not When.LATER and len(places) > _ASKED * num:
-            places = rng.sample(places, _ASKED * num)
+    for fault in faults:
+        places = [place for of in fault.of for place in by_type.get(of, ())]
+        if most is not None and len(places) > most:
+            rng = random.Random(f"{seed} ask {fault.name}")  # noqa: S311  # not a secret
+            places = rng.sample(places, most)
         for place in places:
-            asked.setdefault(place, []).append(name)
+            asked.setdefault(place, []).append(fault.name)
     return asked
 
 

@@ -85,6 +85,19 @@ class Spot:
         pages: I32 = self.ledger.pages_of(row, group.idx)
         return pages.compress(pages != 0)
 
+    def committed(self, *avoid: int) -> tuple[int, int, int] | None:
+        """A PRIVATE page of the base group, all of its tokens committed: row, table index, page."""
+        rows, group = self.ledger.rows, self.base
+        state = self.space(group).state
+        held = [row for row in self.rows(RowState.HELD) if row not in avoid]
+        for row in self.rng.sample(held, len(held)):
+            whole = int(rows.committed[row]) // group.page_size
+            pages = self.ledger.pages_of(row, group.idx)[:whole]
+            idx = self.where((pages > 0) & (state[pages] == PageState.PRIVATE))
+            if idx is not None:
+                return row, idx, int(pages[idx])
+        return None
+
     def pages_in(self, group: GroupLayout, state: PageState, *, locked: bool | None = None) -> I32:
         """Pages in a state, of a group where they are not FREE, with refs or without."""
         space = self.space(group)
@@ -98,7 +111,8 @@ class Spot:
     def free(self, group: GroupLayout, num: int, *avoid: int) -> list[int] | None:
         """FREE pages of a group's space, apart from some; None where there are not as many."""
         some = self.pages_in(group, PageState.FREE)
-        chosen = [page for page in some.tolist() if page not in avoid and page not in self.named]
+        named = self.named
+        chosen = [page for page in some.tolist() if page not in avoid and page not in named]
         return chosen[:num] if len(chosen) >= num else None
 
     @property
