@@ -11,7 +11,7 @@ SETUP := pyproject.toml constraints.txt tools/setup.sh
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser picture check format bench soak docs clean
+.PHONY: help demo test browser picture check format bench soak faults docs clean
 
 help: ## show what there is
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -44,6 +44,9 @@ bench: $(VENV)/dev.stamp ## the figures of speed and memory
 
 soak: $(VENV)/dev.stamp ## the random tests for an hour, under new seeds (SOAK_SECONDS=...)
 	$(RUN) tools/soak.py --seconds $(SOAK_SECONDS) --workers $(WORKERS) $(TESTS)
+
+faults: $(VENV)/core.stamp ## each fault at 200 random places, and the table of docs/faults.md
+	$(RUN) tools/faults.py
 
 docs: $(VENV)/core.stamp ## write the tables of docs/ again from the code
 	$(RUN) tools/tables.py
