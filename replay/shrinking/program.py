@@ -12,20 +12,25 @@ import attrs
 
 from kvlife.config import PoolConfig
 from kvlife.events import Event
-from kvlife.ledger import Ledger, derive
+from kvlife.ledger import Ledger, PageState, derive
 from kvlife.replay.shrinking.ending import at_end
 from kvlife.replay.shrinking.lives import Life, LifeNotes
+from kvlife.replay.shrinking.naming import pages_taken
 from kvlife.replay.shrinking.reading import Piece, Reading
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Program:
-    """Pieces in order, the lives they name, and last the faulty event, as it was recorded."""
+    """Pieces in order, the lives they name, and last the faulty event, as it was recorded.
+
+    `left_free` are the pages, by space, that it takes and finds FREE: no life may have them then.
+    """
 
     config: PoolConfig
     pieces: tuple[Piece, ...]
     lives: Mapping[int, Life]
     last: Piece
+    left_free: tuple[frozenset[int], ...]
 
     @classmethod
     def of(cls, config: PoolConfig, events: Iterable[Event], last: Event) -> Program:
@@ -44,4 +49,19 @@ class Program:
     def behind(cls, ledger: Ledger, notes: LifeNotes, reading: Reading, last: Event) -> Program:
         """The program of what was read, with the state and the notes behind it."""
         piece, lives = at_end(ledger, notes, reading, last)
-        return cls(config=ledger.config, pieces=tuple(reading.pieces), lives=lives, last=piece)
+        return cls(
+            config=ledger.config,
+            pieces=tuple(reading.pieces),
+            lives=lives,
+            last=piece,
+            left_free=_left_free(ledger, last),
+        )
+
+
+def _left_free(ledger: Ledger, last: Event) -> tuple[frozenset[int], ...]:
+    found: list[set[int]] = [set() for _ in ledger.spaces]
+    for group, pages in pages_taken(last):
+        space_idx = ledger.layout.groups[group].space_idx
+        free = ledger.spaces[space_idx].state[pages] == PageState.FREE
+        found[space_idx].update(pages[free].tolist())
+    return tuple(map(frozenset, found))

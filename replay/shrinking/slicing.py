@@ -18,10 +18,10 @@ from kvlife.log import LogRun
 from kvlife.replay.parts import known_states
 from kvlife.replay.shrinking.culprit import EVENTS_PER_REPORT, Culprit, judge
 from kvlife.replay.shrinking.lives import UNKNOWN, LifeNotes
+from kvlife.replay.shrinking.naming import pages_named
 from kvlife.replay.shrinking.narrowing import narrowed
 from kvlife.replay.shrinking.program import Program
 from kvlife.replay.shrinking.reading import Reading
-from kvlife.replay.shrinking.state import pages_named
 from kvlife.replay.shrinking.trial import run_trial, speaks_of_pages, speaks_of_rows
 from kvlife.replay.timeline import Timeline
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.config import GroupLayout, PoolConfig
-from kvlife.events import Allocated, Event, PageLists, Resumed, RolledBack
+from kvlife.config import GroupLayout
+from kvlife.events import PageLists
 from kvlife.ledger import EMPTY, Ledger, PageState
 from kvlife.ledger.spans import At, indices
 from kvlife.replay.shrinking.lives import Life
+from kvlife.replay.shrinking.naming import pages_named
+from kvlife.replay.shrinking.program import Program
 
 I32 = npt.NDArray[np.int32]
 
@@ -20,20 +22,18 @@ class State:
     """A ledger, and which life has each row.
 
     A life gets the pages it had in the run where they are FREE, and others where they are not.
-    Pages that the faulty event takes are left for it, and none that it names comes in for another.
+    Pages that the faulty event is to find FREE are left so; none that it names comes in for another.
     """
 
-    def __init__(self, config: PoolConfig, lives: Mapping[int, Life], last: Event) -> None:
-        """All rows and pages FREE; `last` is the faulty event."""
-        self.ledger = Ledger(config)
-        self.lives = lives
+    def __init__(self, program: Program) -> None:
+        """All rows and pages FREE."""
+        self.ledger = Ledger(program.config)
+        self.lives: Mapping[int, Life] = program.lives
         self.life_of: dict[int, int] = {}
         self._named: list[set[int]] = [set() for _ in self.ledger.spaces]
-        self._taken: list[set[int]] = [set() for _ in self.ledger.spaces]
-        for group, pages in pages_named(last):
+        self._left_free = program.left_free
+        for group, pages in pages_named(program.last.event):
             self._named[self.ledger.layout.groups[group].space_idx].update(pages.tolist())
-        for group, pages in pages_taken(last):
-            self._taken[self.ledger.layout.groups[group].space_idx].update(pages.tolist())
 
     def has(self, row: int, life: int) -> bool:
         """Whether the row is in this life."""
@@ -41,7 +41,7 @@ class State:
 
     def wished(self, row: int, at: tuple[At, ...]) -> PageLists | None:
         """FREE pages for these entries of a row; None where there are not enough."""
-        taken = [set(pages) for pages in self._taken]
+        taken = [set(pages) for pages in self._left_free]
         lists = []
         for group, spots in zip(self.ledger.layout.groups, at, strict=True):
             entries = (indices(spots) - row * group.table_width).tolist()
@@ -93,31 +93,3 @@ def frozen(array: I32) -> I32:
     """The array, read-only."""
     array.setflags(write=False)
     return array
-
-
-def pages_named(event: Event) -> Iterator[tuple[int, I32]]:
-    """Every list of pages in an event, with its group."""
-    for name in ("pages", "restored"):
-        value = getattr(event, name, ())
-        lists = enumerate(value) if isinstance(value, tuple) else [(event_group(event), value)]
-        yield from lists
-    for name in ("rebinds", "copies"):
-        for link in getattr(event, name, ()):
-            yield int(link[0]), link[2:]
-
-
-def pages_taken(event: Event) -> Iterator[tuple[int, I32]]:
-    """The pages that an event takes as FREE ones, with their groups."""
-    if isinstance(event, Allocated):
-        yield from enumerate(event.pages)
-    elif isinstance(event, Resumed):
-        yield from enumerate(event.restored)
-    elif isinstance(event, RolledBack):
-        for link in event.copies:
-            yield int(link[0]), link[3:]
-
-
-def event_group(event: Event) -> int:
-    """The group of an event that has one."""
-    group: int = getattr(event, "group", 0)
-    return group

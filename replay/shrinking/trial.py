@@ -43,7 +43,7 @@ def run_trial(program: Program) -> Trial:
     The faulty event stays as it is, but for pages that the lives have others for. So it alone can
     be what breaks.
     """
-    state = State(program.config, program.lives, program.last.event)
+    state = State(program)
     checker = Checker(audit_every=None)
     events: list[Event] = []
     for piece in program.pieces:
