@@ -19,11 +19,11 @@ MAX_ID_BYTES = 1 << 12
 
 def check_structure(event: Event, layout: Layout) -> None:
     """Raise `EventError` naming the event, the field and what is wrong with it."""
-    fields = FIELDS.get(type(event))
-    if fields is None:
+    checks = _PLANS.get(type(event))
+    if checks is None:
         raise EventError(f"{type(event).__name__} is no event")
-    for field in fields:
-        problem = _CHECKS[field.kind](getattr(event, field.name), event, layout)
+    for field, check in checks:
+        problem = check(getattr(event, field.name), event, layout)
         if problem:
             raise _error(event, field, problem)
 
@@ -204,4 +204,9 @@ _CHECKS: dict[FieldKind, Callable[[object, Event, Layout], str]] = {
     FieldKind.CURSORS: _cursors,
     FieldKind.CURSOR_ARRAYS: _cursor_arrays,
     FieldKind.LINKS: _links,
+}
+# By event, its fields and what checks each; enums are slow as keys.
+_PLANS: dict[type, tuple[tuple[Field, Callable[[object, Event, Layout], str]], ...]] = {
+    event_type: tuple((field, _CHECKS[field.kind]) for field in fields)
+    for event_type, fields in FIELDS.items()
 }

@@ -17,6 +17,8 @@ from kvlife.events import (
     Event,
     FieldKind,
     Resized,
+    StepDispatched,
+    StepSettled,
     check_structure,
 )
 from kvlife.log.cursor import BadBytes, Cursor
@@ -67,6 +69,12 @@ class Decoder:
         self._num_rows = 0
         self._event_type: type[Event] = Allocated
         self.unknown: list[int] = []
+        self._quick: dict[int, Callable[[bytes, int, int], Event | None]] = {
+            Allocated.CODE: self._allocated,
+            Committed.CODE: self._committed,
+            StepDispatched.CODE: self._dispatched,
+            StepSettled.CODE: self._settled,
+        }
 
     def reset(self) -> None:
         """Begin a stretch."""
@@ -97,14 +105,11 @@ class Decoder:
 
     def group(self, kind: int, content: bytes, pos: int, end: int) -> list[Event | UnknownEvent]:
         """The events of a record of kind GROUP, or of the one event whose code `kind` is."""
-        if kind == Allocated.CODE:
-            quick = self._allocated(content, pos, end)
-            if quick is not None:
-                return [quick]
-        elif kind == Committed.CODE:
-            confirmed = self._committed(content, pos, end)
-            if confirmed is not None:
-                return [confirmed]
+        quick = self._quick.get(kind)
+        if quick is not None:
+            event = quick(content, pos, end)
+            if event is not None:
+                return [event]
         cursor = Cursor(content, pos, end)
         if kind != GROUP:
             return [self._event(kind, cursor)]
@@ -134,9 +139,9 @@ class Decoder:
         self._event_type = event_type
         self._batch = None
         values = []
-        for idx, field in enumerate(FIELDS[event_type]):
+        for idx, take_field in enumerate(_PLANS[event_type]):
             self._key = (code, idx)
-            values.append(self._by_kind[field.kind](self, cursor))
+            values.append(take_field(self, cursor))
         _whole(cursor)
         event = event_type(*values)
         try:
@@ -206,6 +211,22 @@ class Decoder:
         lengths.setflags(write=False)
         batch.trails[_COMMITTED] = lengths
         return Committed(batch.rows, lengths)
+
+    def _dispatched(self, content: bytes, pos: int, end: int) -> StepDispatched | None:
+        """A step of a batch, whose rows were looked at when it was defined."""
+        ref = content[end - 1]
+        batch = self._slots[ref - 1] if 0 < ref <= NUM_SLOTS else None
+        step = _sole_varint(content, pos, end - 1)
+        return None if batch is None or step is None else StepDispatched(step, batch.rows)
+
+    def _settled(self, content: bytes, pos: int, end: int) -> StepSettled | None:
+        """A step with which no row drained: no rows, and no pages in any group."""
+        num = self._num_groups
+        behind = end - 2 - num
+        if content[behind:end] != bytes(2 + num):
+            return None
+        step = _sole_varint(content, pos, behind)
+        return None if step is None else StepSettled(step, _NONE, (_NONE,) * num)
 
     # One decoder for each kind of field.
 
@@ -286,7 +307,7 @@ class Decoder:
         links.setflags(write=False)
         return links
 
-    _by_kind: ClassVar[dict[FieldKind, Callable[[Any, Cursor], Any]]] = {  # Any: by kind
+    by_kind: ClassVar[dict[FieldKind, Callable[[Any, Cursor], Any]]] = {  # Any: by kind
         FieldKind.TEXT: _text,
         FieldKind.MAYBE_TEXT: _maybe_text,
         FieldKind.REASON: _reason,
@@ -311,6 +332,11 @@ class Decoder:
     }
 
 
+# By event, what takes each of its fields; enums are slow as keys.
+_PLANS = {
+    event_type: tuple(Decoder.by_kind[field.kind] for field in fields)
+    for event_type, fields in FIELDS.items()
+}
 _NONE: I32 = np.empty(0, np.int32)
 _NONE.setflags(write=False)
 
@@ -322,6 +348,18 @@ def widest(layout: Layout) -> Layout:
 
 def _in_range(pages: I32, num_pages: int) -> bool:
     return 0 <= int(pages.min()) and int(pages.max()) < num_pages
+
+
+def _sole_varint(content: bytes, pos: int, end: int) -> int | None:
+    """The number below 2^63 that the bytes from `pos` to `end` write; None where they do not."""
+    value = shift = 0
+    while pos < end:
+        byte = content[pos]
+        value |= (byte & 0x7F) << shift
+        pos, shift = pos + 1, shift + 7
+        if byte < 0x80:
+            return value if pos == end and value < 1 << 63 else None
+    return None
 
 
 def _whole(cursor: Cursor) -> None:
