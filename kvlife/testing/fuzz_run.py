@@ -162,7 +162,7 @@ class FuzzRun(stateful.RuleBasedStateMachine):
 
     def _check_refused(self, state: tuple[int, int], refusal: str) -> None:
         if self._watch is not None:
-            self._watch.tell_refusal()
+            self._watch.tell_refusal(refusal)
         elif self._state() != state:
             raise ContractBroken(f"refused ({refusal}), and yet something has changed")
 

@@ -91,11 +91,15 @@ def _smaller_pool(program: Program) -> Iterator[Program]:
     for fewer in range(2, num_pages):
         smaller_begin = begin.but(num_pages=fewer)
         yield (smaller_begin, *calls)
-        # Prompts that fit it, of which one differs from the others.
+        # Prompts that fit it, of which one may differ from the others.
         fitting = [call.but(tokens=_tokens(call)[: (fewer - 1) * page_size]) for call in calls]
-        for idx, call in enumerate(fitting):
+        yield (smaller_begin, *fitting)
+        for idx, call in enumerate(calls):
             if "tokens" in call.args:
                 yield (smaller_begin, *fitting[:idx], call.but(tokens=[1]), *fitting[idx + 1 :])
+                if len(_tokens(call)) > 1:
+                    shorter_one = call.but(tokens=_tokens(call)[:-1])
+                    yield (smaller_begin, *calls[:idx], shorter_one, *calls[idx + 1 :])
 
 
 def _scaled(call: Call, new_size: int, old_size: int) -> Call:

@@ -9,6 +9,7 @@ says which fact cannot be true.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -90,12 +91,20 @@ class Watch:
             self._pin(deed)
         self._settle(rid, books)
 
-    def tell_refusal(self) -> None:
+    def tell_refusal(self, why: str) -> None:
         """Report that a verb was refused: the books must be what they were, evictions apart."""
         self.observer.step += 1
-        books = self._reader.read(self._tokens)
+        before, books = self._before, self._reader.read(self._tokens)
         self._evict(books, Deed(verb="refused"))
         self._settle(None, books)
+        if before.refs is None or books.refs is None:
+            return
+        for page in sorted(before.refs.keys() | books.refs.keys()):
+            if before.refs[page] != books.refs[page]:
+                self._break(
+                    f"refused ({why}), and yet page {page}, held by {before.refs[page]}, is now"
+                    f" held by {books.refs[page]}"
+                )
 
     # -- one kind of fact each -------------------------------------------------------------
 
@@ -299,6 +308,9 @@ class Watch:
             f"request {rid!r} shares page {page} for {list(tokens)}, which holds {list(there)}:"
             f" token {idx} differs"
         )
+        self._break(what)
+
+    def _break(self, what: str) -> NoReturn:
         self.observer.mark(what)
         raise ContractBroken(what)
 

@@ -29,7 +29,7 @@ def test_a_sound_allocator_raises_no_alarm(adapter_type, seed):
     """Random lives of requests through it break no invariant, and a refusal changes nothing."""
     soak = hypothesis.settings.get_current_profile_name() == "soak"
     settings = hypothesis.settings(
-        max_examples=2000 if soak else 60, stateful_step_count=30, database=None
+        max_examples=2000 if soak else 40, stateful_step_count=30, database=None
     )
     machine = hypothesis.seed(seed)(machine_of(adapter_type))
     hypothesis.stateful.run_state_machine_as_test(machine, settings=settings)
@@ -51,7 +51,7 @@ def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
             events.update(type(event).__name__ for event in self.tape.events())
 
     settings = hypothesis.settings(
-        max_examples=40, stateful_step_count=30, database=None, derandomize=True
+        max_examples=30, stateful_step_count=30, database=None, derandomize=True
     )
     hypothesis.stateful.run_state_machine_as_test(Counting, settings=settings)
     verbs = {
@@ -61,7 +61,7 @@ def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
         if not name.startswith("_") and hasattr(adapter_type, name)
     }
     assert verbs == set(done)
-    assert events["Admitted"] > 50
+    assert events["Admitted"] > 30
     assert {"Allocated", "Committed", "Released", Marked.__name__} <= set(events)
     if hasattr(adapter_type, "published") or hasattr(adapter_type, "observer"):
         assert {"Protected", "Evicted"} <= set(events)
