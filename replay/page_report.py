@@ -10,6 +10,8 @@ from kvlife.replay.columns import Line, aligned, counted, noted
 from kvlife.replay.moments import clock
 from kvlife.replay.page_life import PageLife, PageNow
 from kvlife.replay.quoting import printable
+from kvlife.replay.refused import Refused, refused_event
+from kvlife.replay.selecting import names_page
 from kvlife.replay.touches import Touch
 from kvlife.replay.view import View
 
@@ -45,10 +47,20 @@ def page_lines(
         if idx == behind:
             yield from (("dim", f"  ...  {text}") for text in [*unread, *[hole] * (num_hidden > 0)])
         yield "", line
+    refused = _refused(view, group, page)
+    if refused is not None:
+        yield "red", refused.line
     for trouble in life.troubles:
         yield from noted("yellow", "not read: ", trouble)
     for note in view.notes:
         yield from noted("yellow", "note: ", note)
+
+
+def _refused(view: View, group: GroupLayout, page: int) -> Refused | None:
+    refused = refused_event(view)
+    layout = view.ledger.layout
+    named = refused is not None and names_page(refused.item.event, group.space_idx, page, layout)
+    return refused if named else None
 
 
 def _standing(view: View, now: PageNow, life: PageLife) -> str:
@@ -107,6 +119,7 @@ def page_json(
     view: View, group: GroupLayout, page: int, now: PageNow, life: PageLife
 ) -> dict[str, object]:
     """The same as one object, with every touch that was read."""
+    refused = _refused(view, group, page)
     return {
         "log": str(view.run.path),
         "seq": view.seq,
@@ -125,6 +138,7 @@ def page_json(
         "held_by_steps": list(now.steps),
         "since": None if life.origin is None or not now.in_use else _touch_json(life.origin),
         "touches": [_touch_json(touch) for touch in life.touches],
+        "refused": None if refused is None else refused.as_json,
         "unread": [list(part) for part in life.unread],
         "troubles": list(life.troubles),
         "notes": list(view.notes),

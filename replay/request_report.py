@@ -11,8 +11,10 @@ from kvlife.invariants.effect import holder_of
 from kvlife.replay.columns import Line, aligned, counted, duration, noted
 from kvlife.replay.moments import clock
 from kvlife.replay.quoting import printable
+from kvlife.replay.refused import Refused, refused_event
 from kvlife.replay.request_life import RequestLife
 from kvlife.replay.request_watch import STEPS, Entry, Ladder
+from kvlife.replay.selecting import RequestRows
 from kvlife.replay.view import View
 
 _SPARK_WIDTH = 60
@@ -40,10 +42,20 @@ def request_lines(
         yield "dim" if idx == 0 else "", line
         if left_out and idx == len(shown) // 2:
             yield "dim", f"  ...  {counted(left_out, 'line')} left out: use --all"
+    refused = _refused(view, life)
+    if refused is not None:
+        yield "red", refused.line
     for trouble in life.troubles:
         yield from noted("yellow", "not read: ", trouble)
     for note in view.notes:
         yield from noted("yellow", "note: ", note)
+
+
+def _refused(view: View, life: RequestLife) -> Refused | None:
+    refused = refused_event(view)
+    if refused is None or not RequestRows(life.rid, life.row).concerns(refused.item.event):
+        return None
+    return refused
 
 
 def _heads(groups: Sequence[str]) -> list[str]:
@@ -124,23 +136,23 @@ def _pages_over_time(console: Console, life: RequestLife) -> str:
     return f"pages held: {pages[0]:,} {bar} {pages[-1]:,}, at most {most:,}"
 
 
-def _samples(entries: Sequence[Entry]) -> tuple[list[int], list[int]]:
-    """Seqs, rising, and the pages held behind them; a run of steps goes from what was before."""
-    seqs: list[int] = []
+def _samples(entries: Sequence[Entry]) -> tuple[list[float], list[int]]:
+    """Seqs, rising, and the pages held at them; they change at events, and along runs of steps."""
+    seqs: list[float] = []
     pages: list[int] = []
     for entry in entries:
-        held = 0 if entry.ladder is None else entry.ladder.num_pages
-        if entry.first.seq != entry.last.seq:
-            seqs.append(entry.first.seq)
-            pages.append(pages[-1] if pages else held)
+        if pages:
+            seqs.append(entry.first.seq - 0.5)
+            pages.append(pages[-1])
         seqs.append(entry.last.seq)
-        pages.append(held)
+        pages.append(0 if entry.ladder is None else entry.ladder.num_pages)
     return seqs, pages
 
 
 def request_json(view: View, life: RequestLife) -> dict[str, object]:
     """The same as one object."""
     names = [group.name for group in view.ledger.layout.groups]
+    refused = _refused(view, life)
     return {
         "log": str(view.run.path),
         "seq": view.seq,
@@ -152,6 +164,7 @@ def request_json(view: View, life: RequestLife) -> dict[str, object]:
         "retractions": life.count("Retracted"),
         "max_pages": max((e.ladder.num_pages for e in life.entries if e.ladder), default=0),
         "entries": [_entry_json(entry, names) for entry in life.entries],
+        "refused": None if refused is None else refused.as_json,
         "troubles": list(life.troubles),
         "notes": list(view.notes),
     }

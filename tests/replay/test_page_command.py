@@ -188,3 +188,17 @@ def test_a_log_that_is_cut_tells_what_it_has(tmp_path, capsys):
     _, out, _ = made.ran(capsys, "page", copy, 2)
     assert "CACHED: request r1 (row 1)" in out
     assert "note: the run was not closed" in out
+
+
+def test_the_event_that_was_refused_is_told_of_its_page_and_request(tmp_path, capsys):
+    """r2 gives back page 2, which r1 had given back; the guard refused that, so no state has it."""
+    facts = [[fact] for fact in made.life_of("r1", 1, [1, 2])]
+    facts += [[made.admitted("r2", 2)], [made.allocated([2], [4], [5])]]
+    made.observe(tmp_path, [*facts, [made.released("r2", 2, [2], "aborted")]])
+    refused = {"seq": 6, "event": "Released", "invariant": "page-double-free"}
+    assert made.answered(capsys, "page", tmp_path, 2)[1]["refused"] == refused
+    assert made.answered(capsys, "request", tmp_path, "r2")[1]["refused"] == refused
+    assert made.answered(capsys, "page", tmp_path, 1)[1]["refused"] is None
+    assert made.answered(capsys, "page", tmp_path, 2, "--at", 4)[1]["refused"] is None
+    _, out, _ = made.ran(capsys, "page", tmp_path, 2)
+    assert "seq 6 (Released, step 0) names it too, and was refused: page-double-free" in out
