@@ -61,7 +61,7 @@ def fuzz(
     folder for temporary files), `settings` are Hypothesis' own (how many runs, how many steps).
     """
     machine = machine_of(adapter_type, page_sizes=page_sizes)
-    chosen = settings or _settings(hypothesis.settings().max_examples)
+    chosen = _without_shrinking(settings or _settings(hypothesis.settings().max_examples))
 
     def run(_case: TestCase) -> None:
         found = hunt(machine, chosen, log_root)
@@ -91,7 +91,7 @@ def find(
     settings = hypothesis.settings(
         _settings(max_examples, num_steps), derandomize=True, database=None
     )
-    return hunt(machine, settings, log_root)
+    return hunt(machine, _without_shrinking(settings), log_root)
 
 
 def hunt(
@@ -126,6 +126,14 @@ def _settings(max_examples: int, num_steps: int = _NUM_STEPS) -> hypothesis.sett
         print_blob=False,
         report_multiple_bugs=False,
         suppress_health_check=list(hypothesis.HealthCheck),
-        # Cutting a program down is done here, see `minimize`.
-        phases=(hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate),
+    )
+
+
+def _without_shrinking(settings: hypothesis.settings) -> hypothesis.settings:
+    """The settings for a machine: programs are cut down here (see `minimize`), and may take long."""
+    ours = {hypothesis.Phase.shrink, hypothesis.Phase.explain}
+    return hypothesis.settings(
+        settings,
+        deadline=None,
+        phases=[phase for phase in settings.phases if phase not in ours],
     )

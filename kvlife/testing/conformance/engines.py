@@ -170,7 +170,7 @@ class EngineConformance(Contract):
         self.assertNotIn(0, {*pages["r1"], *pages["r2"]})
 
     def test_a_prefix_is_found_in_whole_pages(self) -> None:
-        """Of 10 published tokens 8 are found; a prompt that is all there keeps its last page to do."""
+        """Of 10 published tokens 8 are found; of a prompt that is all there, all but a page."""
         self._fill("r1", _TEN)
         self.assertEqual(self.kv.finish("r1", _TEN), 8)
         other = self.kv.admit("r2", [*_TEN[:8], 99, 98])
