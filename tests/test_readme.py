@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
+PAGE = README.parent / "docs" / "debugging.md"
+STORY = re.compile(r"```console\n(.*?)```", re.DOTALL)
 BLOCK = re.compile(r"<!-- (runs|prints): (\w+) -->\n```\w+\n(.*?)```", re.DOTALL)
 
 
@@ -43,3 +45,10 @@ def test_the_allocator_without_its_bug_is_quiet():
     mended = source.replace(faulty, "-(-self.lengths.pop(rid) // self.size) ")
     assert mended != source
     assert run(mended).strip() == ""
+
+
+def test_the_story_is_that_of_the_debugging_page():
+    """Each line of the story on the front page stands on the page that a test runs."""
+    (story,) = STORY.findall(README.read_text(encoding="utf-8"))
+    whole = PAGE.read_text(encoding="utf-8").splitlines()
+    assert [line for line in story.splitlines() if line not in whole] == []
