@@ -70,6 +70,10 @@ COMMANDS = {
         "kvlife.replay.report_command:report",
         "Show a run in one HTML file: pages over time, who held what, what went wrong.",
     ),
+    "pack": (
+        "kvlife.replay.pack_command:pack",
+        "Pack a run into one sealed file to send, under aliases if it must be.",
+    ),
     "top": (
         "kvlife.replay.top_command:top",
         "Watch runs while they are written: pages, rows, rates, violations.",

@@ -22,6 +22,7 @@ from kvlife.errors import ConfigError, KvLifeError, LogError
 from kvlife.log import runs
 from kvlife.log.claim import is_live
 from kvlife.log.files import HEADER_NAME
+from kvlife.log.packed import is_pack
 from kvlife.replay.cli import FINE, FOUND, UNUSABLE
 from kvlife.replay.top_frame import frame
 from kvlife.replay.top_run import Sight, WatchedRun
@@ -71,8 +72,9 @@ class TopView:
 
     def __init__(self, path: Path, level: str, clock: Callable[[], float] = monotonic) -> None:
         """Raises `LogError` where there is neither a run nor a folder."""
-        if not path.is_dir():
-            what = "is a file" if path.exists() else "there is no such folder"
+        self._is_pack = is_pack(path)
+        if not path.is_dir() and not self._is_pack:
+            what = "is a file, and no pack" if path.exists() else "there is no such folder"
             raise LogError(f"{path}: {what}: name a run's folder, or the folder of the runs")
         self.path = path
         self._level = level
@@ -95,7 +97,7 @@ class TopView:
         return [run.sight() for run in shown]
 
     def _paths(self) -> list[Path]:
-        if (self.path / HEADER_NAME).exists():
+        if self._is_pack or (self.path / HEADER_NAME).exists():
             return [self.path]
         found = [path for path in reversed(runs(self.path)) if (path / HEADER_NAME).exists()]
         newest = found[:1]

@@ -6,6 +6,7 @@ from kvlife.ledger.change import Change
 from kvlife.ledger.deriving import derive
 from kvlife.ledger.lane import Lane
 from kvlife.ledger.ledger import EMPTY, MEMBERSHIP_BITS, Ledger
+from kvlife.ledger.renaming import Names, renamed
 from kvlife.ledger.rows import UNBOUNDED, RowColumns, RowState
 from kvlife.ledger.snapshot import FrozenState, LedgerSnapshot, state_digest
 from kvlife.ledger.spaces import PageSpace, PageState
@@ -19,6 +20,7 @@ __all__ = [
     "Lane",
     "Ledger",
     "LedgerSnapshot",
+    "Names",
     "OpenStep",
     "PageSpace",
     "PageState",
@@ -29,5 +31,6 @@ __all__ = [
     "Waiting",
     "derive",
     "derive_allocated",
+    "renamed",
     "state_digest",
 ]

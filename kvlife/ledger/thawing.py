@@ -35,7 +35,7 @@ _U64 = (0, 1 << 64)
 _MAX_STAMP = 1 << 32
 
 
-class _Books(msgspec.Struct, forbid_unknown_fields=True):
+class Books(msgspec.Struct, forbid_unknown_fields=True):
     """The books as they lie in a snapshot; decoding checks every type."""
 
     next_seq: int
@@ -56,7 +56,7 @@ def thaw(ledger: Ledger, state: FrozenState) -> None:
     if state_digest(state.arrays, state.meta) != state.digest:
         raise LogCorrupt("the snapshot does not have the digest it names: start from another one")
     try:
-        books = msgspec.msgpack.decode(state.meta, type=_Books)
+        books = msgspec.msgpack.decode(state.meta, type=Books)
         _thaw_seqs(ledger, books)
         _thaw_pages(ledger, state, books)
         _thaw_rows(ledger, state, books)
@@ -68,14 +68,14 @@ def thaw(ledger: Ledger, state: FrozenState) -> None:
         raise LogCorrupt("the snapshot holds more than a state, or in another order: start earlier")
 
 
-def _thaw_seqs(ledger: Ledger, books: _Books) -> None:
+def _thaw_seqs(ledger: Ledger, books: Books) -> None:
     _within("the next seq", [books.next_seq], _COUNTS)
     _within("the base of the seqs", [books.seq_base], (0, books.next_seq + 1))
     _within("the next seq from its base", [books.next_seq - books.seq_base], (0, _MAX_STAMP))
     ledger.next_seq, ledger.seq_base = books.next_seq, books.seq_base
 
 
-def _thaw_pages(ledger: Ledger, state: FrozenState, books: _Books) -> None:
+def _thaw_pages(ledger: Ledger, state: FrozenState, books: Books) -> None:
     if len(books.spaces) != len(ledger.spaces):
         raise ValueError(f"{len(books.spaces)} page spaces for {len(ledger.spaces)}")
     for space_idx, num_pages in enumerate(books.spaces):
@@ -112,7 +112,7 @@ def _resize(ledger: Ledger, space_idx: int, num_pages: int) -> None:
     ledger.resize(space_idx, num_pages)
 
 
-def _thaw_rows(ledger: Ledger, state: FrozenState, books: _Books) -> None:
+def _thaw_rows(ledger: Ledger, state: FrozenState, books: Books) -> None:
     rows, num_rows = ledger.rows, ledger.layout.num_rows
     live = _column(state, "row.idx", np.int32)
     _each_once("rows", live, num_rows)
@@ -139,7 +139,7 @@ def _thaw_rows(ledger: Ledger, state: FrozenState, books: _Books) -> None:
         ledger.tables[group.idx][at] = pages
 
 
-def _thaw_requests(ledger: Ledger, books: _Books) -> None:
+def _thaw_requests(ledger: Ledger, books: Books) -> None:
     for rid, prompt_len, committed_len, namespace, backup, seq in books.waiting:
         _within(f"a length of the waiting request {rid!r}", [prompt_len, committed_len], _INT32)
         _within("a namespace", [namespace], _U64)
@@ -166,7 +166,7 @@ def _thaw_requests(ledger: Ledger, books: _Books) -> None:
         )
 
 
-def _thaw_pins(ledger: Ledger, books: _Books) -> None:
+def _thaw_pins(ledger: Ledger, books: Books) -> None:
     for pin_id, kind, writes, owner, group, pages, seq in books.pins:
         _within("a seq", [seq], _COUNTS)
         ledger.pins[pin_id] = Pin(

@@ -43,18 +43,26 @@ _BESIDE_BYTES = SEGMENT_HEAD_BYTES + FOOT_BYTES + 2 * record_bytes(bytes(SEQS.si
 class ActiveRun:
     """Writes one run. `tape` and `encoder` are for the hot path, which ends in `append_slowly`.
 
-    `lock` is the locked run directory. The constructor leaves the files it made behind when it
+    `lock` is the locked run directory. A run that begins at another seq than 0 has no segment 0, as
+    if its first segments had been let go. The constructor leaves the files it made behind when it
     raises; whoever made the directory removes them.
     """
 
     def __init__(
-        self, path: Path, lock: int, header: bytes, layout: Layout, options: WriterOptions
+        self,
+        path: Path,
+        lock: int,
+        header: bytes,
+        layout: Layout,
+        options: WriterOptions,
+        first_seq: int = 0,
     ) -> None:
         self.path = path
         self.lock = lock
         self.wants_snapshot = False
         self.num_gaps = 0
         self.gap_events = 0
+        self.first_seq = first_seq
         self.unfinished = False
         self.is_open = True
         self.forked = False
@@ -78,7 +86,9 @@ class ActiveRun:
         self.encoder = Encoder(layout)
         before = SegmentLink(last_crc=0, header_crc=self._header_crc, step=0, time_ns=0)
         file = self.thread.take_spare(self._file_bytes)
-        self.tape, self._kept, self._names = self._take_up(file, 0, 0, 0, before)
+        self.tape, self._kept, self._names = self._take_up(
+            file, int(first_seq > 0), first_seq, first_seq, before
+        )
         self.thread.prepare_spare()
         if self._durable:
             sync_directory(path)
@@ -139,6 +149,14 @@ class ActiveRun:
             if not handed_over:
                 snapshot.release()
 
+    def skip(self, num: int) -> None:
+        """As `LogWriter.skip`."""
+        self.require_open()
+        if self._missing_seq is None:
+            self._begin_gap(num)
+        else:
+            self._count_missing(num)
+
     def wait(self) -> None:
         """As `LogWriter.wait`."""
         self.require_open()
@@ -169,7 +187,7 @@ class ActiveRun:
             tape.put_control(GAP, SEQS.pack(tape.state[2], next_seq), end, next_seq)
             self._missing_seq = None
         whole = CLOSE_BODY.pack(
-            next_seq - self.gap_events, next_seq, digest is not None, digest or 0
+            next_seq - self.first_seq - self.gap_events, next_seq, digest is not None, digest or 0
         )
         tape.put_control(CLOSE, whole, end)
         tape.limit = 0

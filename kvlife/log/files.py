@@ -16,6 +16,8 @@ TEMPORARY = ".tmp"
 _RUN = re.compile(r"run-(\d{6,12})\Z")
 _SEGMENT = re.compile(r"(\d{8})-(\d{20})\.(seg|segz)\Z")
 _SNAPSHOT = re.compile(r"(\d{20})\.snap\Z")
+# What a run's folder holds beside its header and temporary files.
+RUN_FILE = re.compile(r"(\d{8}-\d{20}\.(seg|segz|names)|\d{20}\.snap)\Z", re.ASCII)
 
 
 @attrs.frozen(kw_only=True)

@@ -18,6 +18,7 @@ from kvlife.log.cursor import BadBytes
 from kvlife.log.decode import Decoder, UnknownEvent
 from kvlife.log.files import HEADER_NAME, SegmentFile, list_run, snapshot_path
 from kvlife.log.header import RunHeader, decode_header, read_header
+from kvlife.log.packed import UnpackedRun, is_pack
 from kvlife.log.segment_file import SegmentHead, read_segment
 from kvlife.log.snapshot_file import read_snapshot
 from kvlife.log.tail import CloseMark, read_close
@@ -63,9 +64,12 @@ class FollowedRun:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Read the header, and nothing else; raises `LogError` where there is none."""
-        self.path = Path(path)
-        content = read_header(self.path / HEADER_NAME)
-        self.header: RunHeader = decode_header(content, str(self.path / HEADER_NAME))
+        self.path = self._folder = Path(path)
+        if is_pack(self.path):
+            self._unpacked = UnpackedRun(self.path)
+            self._folder = self._unpacked.folder
+        content = read_header(self._folder / HEADER_NAME)
+        self.header: RunHeader = decode_header(content, str(self._folder / HEADER_NAME))
         self.layout = compile_layout(self.header.config)
         self.seq = 0
         self.closed: CloseMark | None = None
@@ -78,13 +82,13 @@ class FollowedRun:
     @property
     def is_live(self) -> bool:
         """Whether a writer is at work."""
-        return is_live(self.path)
+        return is_live(self._folder)
 
     @property
     def size_bytes(self) -> int:
         """The bytes of the run's files; of the segment that is written, those read so far."""
-        files, snapshots = list_run(self.path)
-        total = sum(_size_of(snapshot_path(self.path, seq)) for seq in snapshots)
+        files, snapshots = list_run(self._folder)
+        total = sum(_size_of(snapshot_path(self._folder, seq)) for seq in snapshots)
         for file in files:
             written = file.idx == self._place.idx and not file.packed
             total += self._place.offset if written else _size_of(file.path)
@@ -95,11 +99,11 @@ class FollowedRun:
 
         Raises `LogError` where the log has neither its beginning nor a snapshot.
         """
-        files, snapshots = list_run(self.path)
+        files, snapshots = list_run(self._folder)
         present = {file.idx for file in files}
         for seq in reversed(snapshots):
             try:
-                head, state = read_snapshot(snapshot_path(self.path, seq), self.layout)
+                head, state = read_snapshot(snapshot_path(self._folder, seq), self.layout)
             except (OSError, LogError):
                 continue  # half written, or removed since it was listed: an older one serves
             if head.header_crc == self._header_crc and head.segment_idx in present:
@@ -114,7 +118,7 @@ class FollowedRun:
 
     def has_newer_snapshot(self) -> bool:
         """Whether `start` would come to a later state than this one."""
-        return any(seq > self.seq for seq in list_run(self.path)[1])
+        return any(seq > self.seq for seq in list_run(self._folder)[1])
 
     def groups(self) -> Iterator[list[Recorded]]:
         """The groups that were written since; it may be left at any of them.
@@ -139,7 +143,7 @@ class FollowedRun:
         self._decoder = Decoder(self.layout)
 
     def _file(self) -> SegmentFile | None:
-        files, _ = list_run(self.path)
+        files, _ = list_run(self._folder)
         for file in files:
             if file.idx == self._place.idx:
                 return file

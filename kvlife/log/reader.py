@@ -27,6 +27,7 @@ from kvlife.log.files import (
 )
 from kvlife.log.header import RunHeader, decode_header, read_header
 from kvlife.log.names import LogStretch, read_names
+from kvlife.log.packed import PackNote, UnpackedRun, is_pack
 from kvlife.log.segment_file import (
     SegmentHead,
     UnreadableHead,
@@ -55,17 +56,17 @@ def runs(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def open_run(path: str | os.PathLike[str], *, salvage: bool = False) -> LogRun:
-    """Open a run directory, or the newest run of a log's root.
+    """Open a run directory, the newest run of a log's root, or a pack.
 
     A run that another process is writing is read up to where it had come on opening. With
     `salvage`, what cannot be read is skipped up to the next snapshot, and listed. Raises
     `LogCorrupt`, `LogTruncated`, `LogVersionError`, or `LogError` where there is no run.
     """
     run = Path(path)
-    if not (run / HEADER_NAME).exists():
+    if not (run / HEADER_NAME).exists() and not is_pack(run):
         if not run.is_dir():
-            what = "is a file" if run.exists() else "there is no such folder"
-            raise LogError(f"{run}: {what}: name a run's folder, or the folder of the runs")
+            what = "is a file, and no pack" if run.exists() else "there is no such folder"
+            raise LogError(f"{run}: {what}: name a run's folder, the folder of the runs, or a pack")
         found = list_runs(run)
         if not found:
             raise LogError(f"{run}: no run in it: name a run, or the folder of its runs")
@@ -80,15 +81,20 @@ class LogRun:
     `closed`: the writer's end mark, or None. `gaps`: what a full disk kept out of the log.
     `snapshots`: the seqs of the states that lie in it. `unknown`: how many events of each unknown
     code were read so far. `skipped`: what salvage had to leave out so far. `live`: whether a writer
-    is at work.
+    is at work. `folder` is where its files lie: `path`, or what a pack was unpacked to, and `pack`
+    what a pack says of itself.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, salvage: bool = False) -> None:
-        self.path = path = Path(path)
+        self.path = self.folder = Path(path)
+        self.pack: PackNote | None = None
+        if is_pack(self.path):
+            self._unpacked = UnpackedRun(self.path)
+            self.folder, self.pack = self._unpacked.folder, self._unpacked.note
         self.salvage = salvage
-        self.live = is_live(path)
-        content = read_header(path / HEADER_NAME)
-        self.header: RunHeader = decode_header(content, str(path / HEADER_NAME))
+        self.live = is_live(self.folder)
+        content = read_header(self.folder / HEADER_NAME)
+        self.header: RunHeader = decode_header(content, str(self.folder / HEADER_NAME))
         self.layout = compile_layout(self.header.config)
         self._header_crc = zlib.crc32(content)
         self.unknown: dict[int, int] = {}
@@ -114,7 +120,7 @@ class LogRun:
             f"{num} events of the unknown kind {code}: written by a newer kvlife"
             for code, num in sorted(self.unknown.items())
         ]
-        return self._warnings + unknown
+        return [*(() if self.pack is None else self.pack.told), *self._warnings, *unknown]
 
     def events(self, start: int | None = None, stop: int | None = None) -> Iterator[Recorded]:
         """The events with seq in [start, stop), by default all from `begins_at`.
@@ -149,7 +155,7 @@ class LogRun:
         if seq not in self.snapshots:
             known = ", ".join(map(str, self.snapshots)) or "none"
             raise LogError(f"{self.path}: no snapshot of seq {seq}; there are {known}")
-        path = snapshot_path(self.path, seq)
+        path = snapshot_path(self.folder, seq)
         try:
             head, state = read_snapshot(path, self.layout)
         except OSError as error:
@@ -168,17 +174,28 @@ class LogRun:
         for file, head in zip(self._files, self._heads, strict=True):
             named = None
             if head is not None:
-                path = names_path(self.path, file.idx, file.first_seq)
+                path = names_path(self.folder, file.idx, file.first_seq)
                 named = read_names(path, head, len(self.layout.spaces))
             if named is None:
                 yield LogStretch(file.first_seq, None)
             else:
                 yield from (LogStretch(names.first_seq, names) for names in named)
 
+    def load_segment(self, file: SegmentFile) -> tuple[SegmentHead, bytes]:
+        """Head and content of a segment, even where the writer compressed it meanwhile."""
+        try:
+            return read_segment(file, self._header_crc)
+        except FileNotFoundError:
+            pass
+        for other in list_run(self.folder)[0]:
+            if other.idx == file.idx:
+                return read_segment(other, self._header_crc)
+        raise LogError(f"{file.path}: is gone: the writer's retention removed it meanwhile")
+
     def _open_files(self) -> Tail:
         for left in range(_TRIES - 1, -1, -1):
             try:
-                self._files, self.snapshots = list_run(self.path)
+                self._files, self.snapshots = list_run(self.folder)
                 lost = self._drop_unreadable_end()
                 self._heads = [self._head(file) for file in self._files]
                 return self._scan_tail(follower_lost=lost)
@@ -314,7 +331,7 @@ class LogRun:
             layout = self.layout
         while position is not None:
             pools = layout or widest(self.layout)
-            stretch = Stretch(pools, self._load, self._files, self._count_unknown)
+            stretch = Stretch(pools, self.load_segment, self._files, self._count_unknown)
             try:
                 yield from stretch.groups(position, high)
                 return
@@ -347,13 +364,13 @@ class LogRun:
 
     def _position_of(self, seq: int) -> Position:
         try:
-            head = read_head(snapshot_path(self.path, seq))
+            head = read_head(snapshot_path(self.folder, seq))
         except OSError as error:
-            raise LogError(f"{snapshot_path(self.path, seq)}: {error.strerror}") from error
+            raise LogError(f"{snapshot_path(self.folder, seq)}: {error.strerror}") from error
         for place, file in enumerate(self._files):
             if file.idx == head.segment_idx and head.seq == seq:
                 return Position(place=place, offset=head.offset, seq=seq)
-        raise LogCorrupt(f"{snapshot_path(self.path, seq)}: its segment is not here")
+        raise LogCorrupt(f"{snapshot_path(self.folder, seq)}: its segment is not here")
 
     def _resume(self, seq: int, reason: str) -> Position | None:
         """Where salvage goes on behind `seq`: at the next snapshot that can be read."""
@@ -370,16 +387,6 @@ class LogRun:
             return position
         self.skipped.append(Skipped(first_seq=seq, next_seq=None, reason=reason))
         return None
-
-    def _load(self, file: SegmentFile) -> tuple[SegmentHead, bytes]:
-        try:
-            return read_segment(file, self._header_crc)
-        except FileNotFoundError:
-            pass
-        for other in list_run(self.path)[0]:
-            if other.idx == file.idx:
-                return read_segment(other, self._header_crc)
-        raise LogError(f"{file.path}: is gone: the writer's retention removed it meanwhile")
 
 
 def _placed(file: SegmentFile, error: LogError) -> LogError:

@@ -21,7 +21,7 @@ from kvlife.log.wire import (
     SEGMENT_HEAD_BYTES,
     SEGMENT_MAGIC,
 )
-from kvlife.log.zstd import decompress
+from kvlife.log.zstd import Compressor, decompress
 
 
 class UnreadableHead(LogCorrupt):
@@ -65,13 +65,31 @@ def read_segment(file: SegmentFile, header_crc: int) -> tuple[SegmentHead, bytes
         return head, stream.read(size)
 
 
+def compressed_segment(content: bytes) -> bytes:
+    """The content of a compressed segment file, of a raw one's of at most `MAX_PACKED_BYTES`."""
+    stream = Compressor()
+    frame = stream.feed(content) + stream.finish()
+    head = PACKED_HEAD.pack(PACKED_MAGIC, len(content), len(frame), zlib.crc32(content))
+    return content[:SEGMENT_HEAD_BYTES] + head + CRC.pack(zlib.crc32(head)) + frame
+
+
+def has_sound_head(content: bytes) -> bool:
+    """Whether bytes begin with a segment's head, and its checksum fits."""
+    return (
+        len(content) >= SEGMENT_HEAD_BYTES
+        and content.startswith(SEGMENT_MAGIC)
+        and CRC.unpack_from(content, SEGMENT_HEAD.size)[0]
+        == zlib.crc32(content[: SEGMENT_HEAD.size])
+    )
+
+
 def _parse(content: bytes, file: SegmentFile, header_crc: int) -> SegmentHead:
     where = file.path
     if len(content) < SEGMENT_HEAD_BYTES:
         raise UnreadableHead(f"{where}: {len(content)} bytes, shorter than a segment's head")
-    magic, version, head_bytes, *fields = SEGMENT_HEAD.unpack_from(content)
+    _, version, head_bytes, *fields = SEGMENT_HEAD.unpack_from(content)
     crc = CRC.unpack_from(content, SEGMENT_HEAD.size)[0]
-    if magic != SEGMENT_MAGIC or zlib.crc32(content[: SEGMENT_HEAD.size]) != crc:
+    if not has_sound_head(content):
         raise UnreadableHead(f"{where}: offset 0: the segment's head is damaged")
     if version > FORMAT_VERSION or head_bytes != SEGMENT_HEAD_BYTES:
         raise LogVersionError(

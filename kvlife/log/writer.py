@@ -66,6 +66,10 @@ class LogWriter:
 
     def start(self, header: RunHeader) -> Path:
         """Make a new run, and return its directory; raises `LogError` where that cannot be."""
+        return self.start_at(header, 0)
+
+    def start_at(self, header: RunHeader, first_seq: int) -> Path:
+        """As `start`, for a run whose history begins later, with a snapshot."""
         run = self._run
         if run is not None and run.is_open and not run.forked:
             raise LogInUse(f"{run.path}: this writer is writing it: close it first")
@@ -86,7 +90,7 @@ class LogWriter:
             raise ConfigError(str(error)) from error
         path, lock = claim_run(self._root)
         try:
-            self._run = ActiveRun(path, lock, content, layout, self._options)
+            self._run = ActiveRun(path, lock, content, layout, self._options, first_seq)
         except BaseException:
             remove_run(path)
             os.close(lock)
@@ -129,6 +133,12 @@ class LogWriter:
             raise LogError(f"{self._root}: the log is not started: call start first")
         self._run.snapshot(snapshot)
 
+    def skip(self, num: int) -> None:
+        """Count so many events as missing, as a full disk would; a snapshot must follow."""
+        if self._run is None:
+            raise LogError(f"{self._root}: the log is not started: call start first")
+        self._run.skip(num)
+
     def wait(self) -> None:
         """Wait until the log's own thread has done all it was asked for, the last snapshot too."""
         if self._run is not None:
@@ -170,7 +180,8 @@ class LogWriter:
     @property
     def num_events(self) -> int:
         """Events in the log, those in gaps not counted."""
-        return self.next_seq - self.gap_events
+        first_seq = 0 if self._run is None else self._run.first_seq
+        return self.next_seq - first_seq - self.gap_events
 
     @property
     def num_gaps(self) -> int:
