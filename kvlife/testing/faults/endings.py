@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from kvlife.events import Released, Retracted, SessionClosed, SessionSaved
+from kvlife.events import Committed, Released, Retracted, SessionClosed, SessionSaved
 from kvlife.ledger import PageState, RowState
 from kvlife.testing.faults.fault import Faults, Injection, Kind
 from kvlife.testing.faults.spot import Spot, ints
@@ -190,12 +190,17 @@ def _release_of_a_row_in_flight(spot: Spot) -> Injection | None:
     return Injection(events=(attrs.evolve(spot.event, pages=lists),), invariant="in-flight-fence")
 
 
-@FAULTS.at("finished-before-its-prompt", _DECISION, "settled-bound", Released)
+@FAULTS.at("finished-before-its-prompt", _DECISION, "settled-bound", Committed)
 def _finished_before_its_prompt(spot: Spot) -> Injection | None:
     """A request is finished, as if its prompt had been computed, while chunks are missing."""
-    row, rows = spot.event.row, spot.ledger.rows
-    if row is None or rows.committed[row] >= rows.prompt_len[row]:
-        return None
-    return Injection(
-        events=(attrs.evolve(spot.event, reason="finished"),), invariant="settled-bound"
+    rows = spot.ledger.rows
+    rid = spot.one(
+        rid
+        for rid, row in spot.ledger.requests.items()
+        if rows.committed[row] < rows.prompt_len[row]
     )
+    if rid is None:
+        return None
+    row = spot.ledger.requests[rid]
+    wrong = spot.naming_gone(Released(rid, row, "finished", spot.no_pages(), ints([])))
+    return Injection(events=(wrong,), invariant="settled-bound")

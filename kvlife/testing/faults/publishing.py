@@ -82,10 +82,13 @@ def _key_given_twice(spot: Spot) -> Injection | None:
 @FAULTS.at("key-missing", _STREAM, "index-agrees", Protected)
 def _key_missing(spot: Spot) -> Injection | None:
     """A publish has one key less than pages."""
-    idx = spot.one(idx for idx, keys in enumerate(spot.event.keys) if len(keys))
-    if idx is None:
+    given = _given(spot)
+    if given is None:
         return None
-    return _with_keys(spot, idx, spot.event.keys[idx][:-1])
+    idx, places = given
+    keys = spot.event.keys[idx]
+    # Without the key of a rebind that would be to blame first.
+    return _with_keys(spot, idx, keys[:-1]) if places[-1] == len(keys) - 1 else None
 
 
 @FAULTS.at("duplicate-not-rebound", _DECISION, "index-agrees", Protected)
