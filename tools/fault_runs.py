@@ -47,7 +47,7 @@ KINDS = (
 
 
 def courses(folder: Path, num_requests: int, seed: int) -> Iterator[Course]:
-    """Simulate each kind of run, with its log below the folder."""
+    """Simulate each kind of run, with its log below the folder; its events are read back."""
     for idx, kind in enumerate(KINDS):
         yield Course.of_run(open_run(record(folder / str(idx), kind, num_requests, seed)))
 
