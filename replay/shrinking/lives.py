@@ -69,6 +69,8 @@ class LifeNotes:
                 self._resize(event.space, event.num_pages)
             case RolledBack() if event.copies.size:
                 self._copied(ledger, event)
+        if self.book is not None and change.joined is not None:
+            self._hit(self.book, ledger, change)
         if change.taken is None or change.taken_at is None:
             return
         for group, pages, at in zip(
@@ -81,6 +83,20 @@ class LifeNotes:
                 self.entry_of[group.space_idx][taken] = spots % group.table_width
                 if self.book is not None:
                     self._enter(self.book, group, spots, taken)
+
+    def _hit(self, book: Mapping[int, Life], ledger: Ledger, change: Change) -> None:
+        """A prefix brings the keys of its pages along."""
+        assert change.joined is not None  # the caller looked
+        assert change.joined_at is not None  # where pages are joined, they have entries
+        for group, pages, at in zip(
+            ledger.layout.groups, change.joined, change.joined_at, strict=True
+        ):
+            keys = ledger.spaces[group.space_idx].key[pages].tolist()
+            for spot, key in zip(indices(at).tolist(), keys, strict=False):
+                row, entry = divmod(spot, group.table_width)
+                life = book.get(int(self.of_row[row]))
+                if life is not None and key:
+                    life.keys[group.idx][entry] = key
 
     def _enter(
         self, book: Mapping[int, Life], group: GroupLayout, spots: npt.NDArray[np.intp], pages: I32

@@ -40,8 +40,8 @@ from kvlife.ledger import EMPTY, Ledger, PageState, RowState, derive
 from kvlife.ledger.entries import span_entries
 from kvlife.ledger.spans import indices
 from kvlife.replay.shrinking.publishing import mend_protected
-from kvlife.replay.shrinking.reading import Piece
-from kvlife.replay.shrinking.state import State, frozen, int32s
+from kvlife.replay.shrinking.reading import Piece, int32s
+from kvlife.replay.shrinking.state import State, frozen
 
 
 def mend(state: State, piece: Piece) -> Event | None:

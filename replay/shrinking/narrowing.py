@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -14,12 +15,14 @@ from kvlife.events import (
     Event,
     Evicted,
     FieldKind,
+    PageLists,
     RolledBack,
     StepDispatched,
     StepSettled,
     WindowEvicted,
 )
-from kvlife.ledger import Change, Ledger
+from kvlife.invariants import Checker
+from kvlife.ledger import Change, Ledger, derive
 from kvlife.ledger.spans import indices
 from kvlife.replay.shrinking.state import frozen
 from kvlife.replay.shrinking.trial import map_fields, map_pages
@@ -31,18 +34,57 @@ Owned = tuple[dict[int, set[int]], ...]
 _OF_ROWS = (Allocated, Committed, RolledBack, WindowEvicted, StepDispatched, StepSettled)
 
 
+def single(
+    ledger: Ledger, event: Event, change: Change, invariant: str
+) -> tuple[Event, Mapping[str, object]] | None:
+    """The event with one of its rows, or evicted pages, that is enough to break the invariant here.
+
+    With the evidence against it; None where there is no such row, or only a post-check can tell.
+    """
+    checker = Checker(audit_every=None)
+    for part in _singles(ledger, event, change):
+        found = checker.guard(ledger, part, derive(ledger, part), ledger.next_seq)
+        if found is not None and found.id == invariant:
+            return part, found.evidence
+    return None
+
+
+def _singles(ledger: Ledger, event: Event, change: Change) -> Iterator[Event]:
+    if isinstance(event, Evicted):
+        for group, pages in enumerate(event.pages):
+            for page in pages.tolist():
+                yield attrs.evolve(event, pages=_only(event.pages, {page}, group))
+    elif isinstance(event, _OF_ROWS):
+        rows = _rows_of(event)
+        owned = _owned(ledger, change, rows)
+        for place in range(rows.size):
+            yield only_rows(event, [place], owned)
+
+
 def narrowed(ledger: Ledger, event: Event, change: Change, evidence: Mapping[str, object]) -> Event:
     """The event with only those of its rows, or of the pages it evicts, that the evidence names."""
-    pages = set(_ints(evidence.get("pages")))
     if isinstance(event, Evicted):
-        named = tuple(frozen(part[np.isin(part, list(pages))]) for part in event.pages)
+        named = _only(event.pages, set(_ints(evidence.get("pages"))))
         return attrs.evolve(event, pages=named) if any(map(len, named)) else event
     if not isinstance(event, _OF_ROWS):
         return event
-    rows = event.drained if isinstance(event, StepSettled) else event.rows
+    rows = _rows_of(event)
     speaks_of = {*rows_naming(ledger, change, evidence), *_ints(evidence.get("rows"))}
     kept = [i for i, row in enumerate(rows.tolist()) if row in speaks_of]
-    return only_rows(event, kept or [0], _owned(ledger, change, rows)) if rows.size else event
+    return only_rows(event, kept, _owned(ledger, change, rows)) if kept else event
+
+
+def _rows_of(event: Any) -> I32:  # Any: one of the classes above
+    rows: I32 = event.drained if isinstance(event, StepSettled) else event.rows
+    return rows
+
+
+def _only(lists: PageLists, pages: Collection[int], group: int | None = None) -> PageLists:
+    """These pages of one group, or of all."""
+    return tuple(
+        frozen(part[np.isin(part, list(pages))] if group in (None, idx) else part[:0])
+        for idx, part in enumerate(lists)
+    )
 
 
 def _owned(ledger: Ledger, change: Change, rows: I32) -> Owned:

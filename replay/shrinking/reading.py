@@ -38,6 +38,12 @@ from kvlife.ledger.spans import indices
 from kvlife.replay.shrinking.lives import I64, UNKNOWN, Life, LifeNotes
 
 I32 = npt.NDArray[np.int32]
+
+NO_KEYS = np.empty(0, np.uint64)
+NO_KEYS.setflags(write=False)
+NO_LINKS = np.empty((0, 4), np.int32)
+NO_LINKS.setflags(write=False)
+
 Batch = Allocated | Committed | RolledBack | WindowEvicted
 RowEvent = (
     Admitted
@@ -76,6 +82,7 @@ class Reading:
         self.lives: dict[int, Life] = {}
         self._layout = layout
         self._no_pages = (EMPTY,) * len(layout.groups)
+        self._no_keys = (NO_KEYS,) * len(layout.groups)
         self._wanted: I64 | None = None
         if wanted is not None:
             self._wanted = np.array(sorted(wanted), np.int64)
@@ -174,9 +181,23 @@ class Reading:
             if getattr(event, "rid", None) in self._requests:
                 yield Piece(event)
         elif self._life_of[event.row] != UNKNOWN:
+            life = int(self._life_of[event.row])
             if isinstance(event, SessionSaved):
                 self._sessions.add(event.session_id)
-            yield Piece(event, (int(self._life_of[event.row]),))
+            yield Piece(event, (life,))
+            if isinstance(event, Admitted | Resumed):
+                yield from (Piece(part, (life,)) for part in self._instead_of_hit(event))
+
+    def _instead_of_hit(self, event: Admitted | Resumed) -> Iterator[Event]:
+        """What brings the row as far where its prefix is not to be had; else it means nothing."""
+        end = event.restored_len if isinstance(event, Resumed) else event.prefix_len
+        if end <= 0:
+            return
+        rows, length = int32s([event.row]), int32s([end])
+        cursors = tuple(int32s([cursor]) for cursor in event.evicted_len)
+        yield Allocated(rows, length, self._no_pages, cursors or None)
+        yield Committed(rows, length)
+        yield Protected(event.row, event.prefix_len, self._no_keys, NO_LINKS)
 
     def _wanted_of(self, space_idx: int, pages: I32) -> I32:
         if self._wanted is None or self._notes is None:
@@ -199,6 +220,13 @@ class Reading:
         copies = own(event.copies[event.copies[:, 1] == event.rows[i]])
         committed = own(event.committed_len[i : i + 1])
         return RolledBack(rows, allocated, committed, self._no_pages, copies)
+
+
+def int32s(values: Sequence[int]) -> I32:
+    """A read-only array of these numbers."""
+    array = np.array(values, np.int32)
+    array.setflags(write=False)
+    return array
 
 
 def own(array: I32) -> I32:

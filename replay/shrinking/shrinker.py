@@ -81,10 +81,10 @@ class Shrinker:
         return self._story == _story(self.trial, self._finding)
 
     def _round(self) -> None:
+        self._thin(lambda program: range(len(program.last.lives)), without_places)
         self._thin(_lives, without_lives)
         self._thin(_kinds, _without_kinds)
         self._thin(lambda program: range(len(program.pieces)), _without_pieces)
-        self._thin(lambda program: range(len(program.last.lives)), without_places)
         self._each_of(thinner_events)
         self._cut_pages()
         self._cut_tokens()

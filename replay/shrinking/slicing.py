@@ -12,6 +12,7 @@ import numpy as np
 
 from kvlife.errors import LogError
 from kvlife.events import Event, Recorded
+from kvlife.invariants import Finding
 from kvlife.invariants.effect import Effect
 from kvlife.ledger import Change, Ledger, RowState, derive
 from kvlife.log import LogRun
@@ -19,7 +20,7 @@ from kvlife.replay.parts import known_states
 from kvlife.replay.shrinking.culprit import EVENTS_PER_REPORT, Culprit, judge
 from kvlife.replay.shrinking.lives import UNKNOWN, LifeNotes
 from kvlife.replay.shrinking.naming import pages_named
-from kvlife.replay.shrinking.narrowing import narrowed
+from kvlife.replay.shrinking.narrowing import narrowed, single
 from kvlife.replay.shrinking.program import Program
 from kvlife.replay.shrinking.reading import Reading
 from kvlife.replay.shrinking.trial import run_trial, speaks_of_pages, speaks_of_rows
@@ -71,7 +72,7 @@ def slice_run(timeline: Timeline, culprit: Culprit, advance: Advance) -> Program
             finding = culprit.finding or judge(timeline, item, stretch.ledger)
             if finding is None or finding.id != culprit.invariant:
                 return None
-            pending = list(_guesses(stretch.ledger, item.event, finding.evidence))
+            pending = list(_guesses(stretch.ledger, item.event, finding))
         while pending:
             lives = pending[0].lives(stretch.ledger, stretch.notes)
             if UNKNOWN in lives and start != starts[-1]:
@@ -137,20 +138,25 @@ def _starts(run: LogRun, seq: int) -> Iterator[int]:
             yield start
 
 
-def _guesses(ledger: Ledger, event: Event, evidence: Mapping[str, object]) -> Iterator[Guess]:
-    """From what the evidence names to all that is in use."""
-    change = derive(ledger, event)
-    for named in (_first_of(evidence), evidence):
-        part = narrowed(ledger, event, change, named)
+def _guesses(ledger: Ledger, event: Event, finding: Finding) -> Iterator[Guess]:
+    """From the one row or page that is wrong to all that is in use."""
+    change, evidence = derive(ledger, event), finding.evidence
+    first = _first_of(evidence)
+    least = single(ledger, event, change, finding.id) or (
+        narrowed(ledger, event, change, first),
+        first,
+    )
+    more = narrowed(ledger, event, change, evidence)
+    for part, named in (least, (more, evidence), (event, evidence)):
         guess = _guess(ledger, part, derive(ledger, part), named)
         yield guess
         yield _with_publishers(ledger, guess)
-    whole = _guess(ledger, event, change, evidence)
     for rows in (ledger.rows.in_flight.nonzero()[0], ledger.rows.in_use()):
-        yield _with_publishers(ledger, attrs.evolve(whole, rows=whole.rows.union(rows.tolist())))
+        wide = attrs.evolve(guess, rows=guess.rows.union(rows.tolist()))
+        yield _with_publishers(ledger, wide)
 
 
-def _first_of(evidence: Mapping[str, object]) -> dict[str, object]:
+def _first_of(evidence: Mapping[str, object]) -> Mapping[str, object]:
     """Evidence that names no more than one row and one page."""
     return {
         name: value[:1] if isinstance(value, list) else value for name, value in evidence.items()

@@ -14,6 +14,7 @@ from kvlife.ledger.spans import At, indices
 from kvlife.replay.shrinking.lives import Life
 from kvlife.replay.shrinking.naming import pages_named
 from kvlife.replay.shrinking.program import Program
+from kvlife.replay.shrinking.reading import int32s
 
 I32 = npt.NDArray[np.int32]
 
@@ -22,7 +23,8 @@ class State:
     """A ledger, and which life has each row.
 
     A life gets the pages it had in the run where they are FREE, and others where they are not.
-    Pages that the faulty event is to find FREE are left so; none that it names comes in for another.
+    Pages that the faulty event found FREE are left for it, and none that it names is given to
+    another life.
     """
 
     def __init__(self, program: Program) -> None:
@@ -82,11 +84,6 @@ class State:
             frozen(pages.compress(pages != 0)) if pages.size else EMPTY
             for pages in self.ledger.pages_at(at)
         )
-
-
-def int32s(values: Sequence[int]) -> I32:
-    """A read-only array of these numbers."""
-    return frozen(np.array(values, np.int32))
 
 
 def frozen(array: I32) -> I32:

@@ -100,11 +100,15 @@ def shared_prefix():
 
 
 def test_a_prefix_that_nobody_published_is_computed_again():
-    """Without its publisher the second request takes the two pages itself, when it allocates."""
+    """Without its publisher the second request computes and publishes the two pages itself."""
     program = Program.of(CONFIG, shared_prefix(), LAST)
     events = run_trial(attrs.evolve(program, pieces=program.pieces[4:])).events
-    assert (events[0].prefix_len, events[0].pages[0].tolist()) == (0, [])
-    assert (events[1].allocated_len.tolist(), events[1].pages[0].tolist()) == ([12], [1, 2, 3])
+    bound, allocated_first, result, publication, allocated_next = events
+    assert (bound.prefix_len, bound.pages[0].tolist()) == (0, [])
+    assert (allocated_first.allocated_len.tolist(), result.committed_len.tolist()) == ([8], [8])
+    assert allocated_first.pages[0].tolist() == [1, 2]
+    assert (publication.protected_len, publication.keys[0].tolist()) == (8, [71, 72])
+    assert allocated_next.pages[0].tolist() == [3]
 
 
 def test_a_shared_page_is_cut_out_of_both_requests():

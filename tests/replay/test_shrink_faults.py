@@ -1,0 +1,58 @@
+"""Faults out of the table, each placed in a simulated log: shrunk to a dozen events at most."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvlife.errors import ConfigError
+from kvlife.log import open_run
+from kvlife.replay.shrinking import Program, Shrinker, recorded_culprit, run_trial, slice_run
+from kvlife.replay.timeline import Timeline
+from kvlife.testing.faults import FAULTS, Kind, write_faulty_run
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from fault_runs import KINDS, record
+
+MAX_EVENTS = 12
+IN_EVENTS = [name for name, fault in FAULTS.items() if fault.kind != Kind.COLUMNS]
+# Of each family one; a soak takes them all.
+SOME = [
+    "allocated-a-page-in-use",
+    "eviction-lost",
+    "release-one-page-too-few",
+    "evicted-while-referenced",
+    "cursor-by-the-scheduled-length",
+    "session-saved-untrimmed",
+]
+
+
+def pytest_generate_tests(metafunc):
+    """All faults that lie in events under a soak, else some."""
+    if "name" in metafunc.fixturenames:
+        soak = metafunc.config.getoption("hypothesis_profile") == "soak"
+        metafunc.parametrize("name", IN_EVENTS if soak else SOME)
+
+
+@pytest.fixture(scope="module")
+def sound_run(tmp_path_factory):
+    """A run with a window, sessions, overlap and aborts."""
+    return open_run(record(tmp_path_factory.mktemp("sound"), KINDS[0], 40, seed=5))
+
+
+@pytest.mark.soak
+def test_a_fault_is_shrunk_to_a_dozen_events(tmp_path, sound_run, seed, name):
+    """What is left breaks the same first, in twelve events at most, and nothing more can go."""
+    try:
+        placed = write_faulty_run(sound_run, FAULTS[name], tmp_path / "log", seed=seed)
+    except ConfigError:
+        pytest.skip("this run has no place for it")
+    timeline = Timeline(open_run(placed.path))
+    culprit = recorded_culprit(timeline, None)
+    program = slice_run(timeline, culprit, lambda _num: None)
+    shrinker = Shrinker(program)
+    shrinker.run()
+    assert shrinker.complete
+    assert len(shrinker.trial.events) + 1 <= MAX_EVENTS
+    again = Program.of(shrinker.best.config, shrinker.trial.events, shrinker.trial.last)
+    assert run_trial(again).finding.id == culprit.invariant
