@@ -20,6 +20,7 @@ from kvlife.replay.parts import whole
 from kvlife.replay.progress import progress_bar
 from kvlife.replay.report_page import Watcher, axis_of, page_of
 from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.timeline import Timeline
 
 
 def report(
@@ -31,10 +32,6 @@ def report(
         Parameter(help="What runs from left to right: time (the default, if it went on), events."),
     ] = None,
     check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event",
-    collect: Annotated[
-        bool,
-        Parameter(negative="", help="Apply every event as written and go on behind a violation."),
-    ] = False,
     salvage: Annotated[
         bool,
         Parameter(negative="", help="Leave out what is damaged, up to the next snapshot."),
@@ -43,13 +40,15 @@ def report(
 ) -> int:
     """Show a run in one HTML file: pages, requests, evictions, who held what, what went wrong.
 
-    The log is replayed once, and checked on the way. Exit status: 0 fine, 1 a violation or a
+    The log is replayed once, and checked on the way, as far as the run itself went: where it went
+    on behind what the checks now find, so does the report. Exit status: 0 fine, 1 a violation or a
     difference was found (the file is written), 2 the log is unusable.
     """
     _refuse_output(output)
-    settings = Settings(level=check, collect=collect, salvage=salvage)
     begun = perf_counter()
     run = open_run(log, salvage=salvage)
+    went_on = Timeline(run).violated is None
+    settings = Settings(level=check, collect=went_on, salvage=salvage)
     watcher = Watcher(axis_of(run, whole(run, None, None).start, axis), run.layout)
     with progress_bar("replaying", run.next_seq - run.begins_at, quiet=json) as bar:
         outcome = replay_run(run, settings, bar.advance, watcher)
