@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Annotated
@@ -11,7 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from kvlife.errors import ConfigError
+from kvlife.errors import ConfigError, InvariantViolation
 from kvlife.log import open_run
 from kvlife.replay.cli import FINE, INTERRUPTED
 from kvlife.replay.progress import Bar, progress_bar
@@ -44,11 +45,7 @@ def shrink(
         Parameter(help="The invariant to go by (default: the one that breaks first)."),
     ] = None,
     same_story: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            help="Keep the reason, and the kinds of events that last touched what is named.",
-        ),
+        bool, Parameter(negative="", help="Keep the reason, and what touched last what is named.")
     ] = False,
     seconds: Annotated[
         float | None, Parameter(help="Stop after so long, with the smallest log found so far.")
@@ -64,44 +61,52 @@ def shrink(
     Exit status: 0 a smaller log was written, 2 the log is unusable or no event in it breaks
     anything, 130 interrupted.
     """
-    refuse_taken(output)
-    if pytest is not None and pytest.exists():
-        raise ConfigError(f"{pytest} exists: name a new file for the test")
+    refuse_taken(output, pytest)
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"--seconds must be above 0, got {seconds}")
     begun = perf_counter()
     is_over = _deadline(seconds)
-    run = open_run(log)
-    timeline = Timeline(run)
+    timeline = Timeline(open_run(log))
     with progress_bar("reading", timeline.last_seq - timeline.first_seq, quiet=json) as bar:
         culprit, program = _sliced(timeline, invariant, bar)
     with progress_bar("shrinking", len(program.pieces) + 1, quiet=json) as bar:
-        shrinker = Shrinker(
-            program,
-            same_story=same_story,
-            is_over=is_over,
-            watch=lambda first, now: bar.reach(first - now),
-        )
+        watch = partial(_watch, bar)
+        shrinker = Shrinker(program, same_story=same_story, is_over=is_over, watch=watch)
         shrinker.run()
-    violation = write_small(shrinker, output, culprit.item.time_ns)
-    if pytest is not None:
-        trial = shrinker.trial
-        text = as_test(shrinker.best.config, trial.events, trial.last, violation)
-        pytest.write_text(text, encoding="utf-8")
     report = Report(
-        run=run,
+        run=timeline.run,
         culprit=culprit,
         shrinker=shrinker,
-        violation=violation,
+        violation=_written(shrinker, culprit, output, pytest),
         written=(output, pytest),
         seconds=perf_counter() - begun,
     )
+    _show(report, json=json)
+    return INTERRUPTED if shrinker.interrupted else FINE
+
+
+def _written(
+    shrinker: Shrinker, culprit: Culprit, output: Path, test: Path | None
+) -> InvariantViolation:
+    violation = write_small(shrinker, output, culprit.item.time_ns)
+    if test is not None:
+        trial = shrinker.trial
+        text = as_test(shrinker.best.config, trial.events, trial.last, violation)
+        test.write_text(text, encoding="utf-8")
+    return violation
+
+
+def _show(report: Report, *, json: bool) -> None:
     if json:
         print(json_format.dumps(report.as_json()))
-    else:
-        for style, line in report.lines():
-            Console(highlight=False).print(line, style=style, markup=False, soft_wrap=True)
-    return INTERRUPTED if shrinker.interrupted else FINE
+        return
+    console = Console(highlight=False)
+    for style, line in report.lines():
+        console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def _watch(bar: Bar, first: int, now: int) -> None:
+    bar.reach(first - now)
 
 
 def _deadline(seconds: float | None) -> Callable[[], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -34,12 +35,12 @@ def forms(events: Events, spare: int) -> Iterator[Callable[[Form], Form]]:
     `spare` pages are left in each space, for lives that are changed and need others than they had.
     """
     yield _with_rows
-    yield lambda form: _with_pages(form, spare)
+    yield partial(_with_pages, spare=spare)
     yield _with_keys
     yield _with_steps
     yield _with_namespaces
     for of in (events[:-1], events):
-        yield lambda form, of=of: _with_capacity(form, of)  # type: ignore[misc]
+        yield partial(_with_capacity, of=of)
 
 
 class _Numbers(dict[int, int]):

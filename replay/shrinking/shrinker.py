@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -22,6 +23,16 @@ Watch = Callable[[int, int], None]
 
 class _TimeUp(Exception):
     """The time that was given is over."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class _Standing:
+    """A program that breaks what it should, its trial, and how large it is."""
+
+    trial: Trial
+    finding: Finding
+    program: Program
+    weight: tuple[int, ...]
 
 
 class Shrinker:
@@ -54,10 +65,29 @@ class Shrinker:
         self.complete = self.interrupted = False
         self._take(program.config, trial, trial.finding)
 
+    @property
+    def best(self) -> Program:
+        """What it has come to."""
+        return self._now.program
+
+    @property
+    def trial(self) -> Trial:
+        """The trial of the best: its events as they are written."""
+        return self._now.trial
+
+    @property
+    def weight(self) -> tuple[int, ...]:
+        """The number of events, rows, tokens, pages, keys and links that are left."""
+        return self._now.weight
+
     def _take(self, config: PoolConfig, trial: Trial, finding: Finding) -> None:
-        self.trial, self._finding = trial, finding
-        self.best = Program.of(config, trial.events, trial.last)
-        self.weight = weight((*trial.events, trial.last))
+        # In one assignment, which an interrupt finds done or not.
+        self._now = _Standing(
+            trial=trial,
+            finding=finding,
+            program=Program.of(config, trial.events, trial.last),
+            weight=weight((*trial.events, trial.last)),
+        )
         self._watch(self._first, len(trial.events) + 1)
 
     def run(self) -> None:
@@ -78,7 +108,7 @@ class Shrinker:
     @property
     def kept_story(self) -> bool:
         """Whether what is left breaks for the same reason, touched last by the same kinds."""
-        return self._story == _story(self.trial, self._finding)
+        return self._story == _story(self.trial, self._now.finding)
 
     def _round(self) -> None:
         self._thin(lambda program: range(len(program.last.lives)), without_places)
@@ -120,10 +150,7 @@ class Shrinker:
         """Cut whole pages out of each life, and of those that share them with it."""
         align = max(group.page_size or self.best.config.page_size for group in self._groups)
         for number in range(len(_all_lives(self.best))):
-            self._thin(
-                lambda program, number=number: _page_cuts(program, number, align),  # type: ignore[misc]
-                _cut_between,
-            )
+            self._thin(partial(_page_cuts, number=number, align=align), _cut_between)
 
     @property
     def _groups(self) -> tuple[CacheGroup, ...]:

@@ -10,11 +10,13 @@ from kvlife.log import LogWriter
 from kvlife.replay.shrinking.shrinker import Shrinker
 
 
-def refuse_taken(folder: Path) -> None:
-    """Raise `ConfigError` where the folder of the small log is there already, with something in it.
+def refuse_taken(folder: Path, test: Path | None) -> None:
+    """Raise `ConfigError` where a folder with something in it, or a test, would be written over.
 
     Logs are never written again, and the one that is read least of all.
     """
+    if test is not None and test.exists():
+        raise ConfigError(f"{test} exists: name a new file for the test")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is not empty: name a new folder for the small log")
 
