@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvlife.testing.adapter import Allocator
-    from kvlife.testing.adapters import BlockManagerAdapter, EngineAdapter
-    from kvlife.testing.block_manager import BlockManager
+    from kvlife.testing.adapters import BlockAllocatorAdapter, EngineAdapter
+    from kvlife.testing.block_allocator import BlockAllocator
     from kvlife.testing.hunt import Found, find, fuzz
     from kvlife.testing.machine import LifecycleMachine
     from kvlife.testing.strategies import lives, pool_configs, token_lists, workloads
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocator",
-    "BlockManager",
-    "BlockManagerAdapter",
+    "BlockAllocator",
+    "BlockAllocatorAdapter",
     "ContractBroken",
     "EngineAdapter",
     "Found",
@@ -35,8 +35,8 @@ __all__ = [
 
 _HOMES = {
     "Allocator": "kvlife.testing.adapter",
-    "BlockManager": "kvlife.testing.block_manager",
-    "BlockManagerAdapter": "kvlife.testing.adapters",
+    "BlockAllocator": "kvlife.testing.block_allocator",
+    "BlockAllocatorAdapter": "kvlife.testing.adapters",
     "ContractBroken": "kvlife.testing.watch",
     "EngineAdapter": "kvlife.testing.adapters",
     "Found": "kvlife.testing.hunt",

@@ -1,4 +1,4 @@
-"""The adapters that come with the kit: the engine, and the plain block manager."""
+"""The adapters that come with the kit: the engine, and the plain block allocator."""
 
 from __future__ import annotations
 
@@ -9,80 +9,80 @@ from kvlife.config import PoolConfig
 from kvlife.engine import KvEngine, Observer
 from kvlife.errors import OutOfPages
 from kvlife.log import LogWriter
-from kvlife.testing.block_manager import BlockManager
+from kvlife.testing.block_allocator import BlockAllocator
 
 
-class BlockManagerAdapter:
-    """`BlockManager`, with all verbs; a subclass may name another class as `_manager_type`."""
+class BlockAllocatorAdapter:
+    """`BlockAllocator`, with all verbs; a subclass may name another class as `_allocator_type`."""
 
-    _manager_type: type[BlockManager] = BlockManager
+    _allocator_type: type[BlockAllocator] = BlockAllocator
 
     def __init__(self, config: PoolConfig) -> None:
-        self._manager = self._manager_type(config.num_pages - 1, config.page_size)
+        self._allocator = self._allocator_type(config.num_pages - 1, config.page_size)
 
     def admit(self, rid: str, tokens: list[int]) -> int:
-        """As the manager."""
-        return self._manager.admit(rid, tokens)
+        """As the allocator."""
+        return self._allocator.admit(rid, tokens)
 
     def extend(self, rid: str, tokens: list[int]) -> None:
-        """As the manager."""
-        self._manager.extend(rid, tokens)
+        """As the allocator."""
+        self._allocator.extend(rid, tokens)
 
     def publish(self, rid: str) -> None:
-        """As the manager."""
-        self._manager.publish(rid)
+        """As the allocator."""
+        self._allocator.publish(rid)
 
     def roll_back(self, rid: str, length: int) -> None:
-        """As the manager."""
-        self._manager.roll_back(rid, length)
+        """As the allocator."""
+        self._allocator.roll_back(rid, length)
 
     def fork(self, rid: str, child: str) -> None:
-        """As the manager."""
-        self._manager.fork(rid, child)
+        """As the allocator."""
+        self._allocator.fork(rid, child)
 
     def free(self, rid: str) -> None:
-        """As the manager."""
-        self._manager.free(rid)
+        """As the allocator."""
+        self._allocator.free(rid)
 
     def abort(self, rid: str) -> None:
-        """As the manager."""
-        self._manager.abort(rid)
+        """As the allocator."""
+        self._allocator.abort(rid)
 
     def preempt(self, rid: str) -> None:
-        """As the manager."""
-        self._manager.preempt(rid)
+        """As the allocator."""
+        self._allocator.preempt(rid)
 
     def evict(self, num_pages: int) -> None:
-        """As the manager."""
-        self._manager.evict(num_pages)
+        """As the allocator."""
+        self._allocator.evict(num_pages)
 
     def reset(self) -> None:
-        """As the manager."""
-        self._manager.reset()
+        """As the allocator."""
+        self._allocator.reset()
 
     def pin(self, pin_id: str, rid: str) -> None:
-        """As the manager."""
-        self._manager.pin(pin_id, rid)
+        """As the allocator."""
+        self._allocator.pin(pin_id, rid)
 
     def unpin(self, pin_id: str) -> None:
-        """As the manager."""
-        self._manager.unpin(pin_id)
+        """As the allocator."""
+        self._allocator.unpin(pin_id)
 
     def table(self, rid: str) -> list[int]:
         """The block table of a request."""
-        return self._manager.sequences[rid].table
+        return self._allocator.sequences[rid].table
 
     def free_pages(self) -> list[int]:
         """The free list; idle blocks are not in it."""
-        return self._manager.free_blocks
+        return self._allocator.free_blocks
 
     def published(self) -> Iterable[tuple[bytes, int]]:
         """What prefixes are looked up by."""
-        return self._manager.block_of.items()
+        return self._allocator.block_of.items()
 
     def refs(self) -> Mapping[int, int]:
         """The counts of all blocks."""
-        return dict(enumerate(self._manager.refs))
+        return dict(enumerate(self._allocator.refs))
 
 
 class EngineAdapter:

@@ -1,7 +1,7 @@
-"""A plain block manager: ref-counted block tables, and hashes by which prefixes are shared.
+"""A plain block allocator: ref-counted block tables, and hashes by which prefixes are shared.
 
 It is what most serving engines have at their core, written to be read and to be broken: each rule
-that it keeps is a method of a few lines, and the tests hold a gallery of managers that get one of
+that it keeps is a method of a few lines, and the tests hold a gallery of allocators that get one of
 them wrong.
 """
 
@@ -22,7 +22,7 @@ class Sequence:
     table: list[int]
 
 
-class BlockManager:
+class BlockAllocator:
     """Blocks 1 to `num_blocks` of `block_size` tokens; block 0 is left to padded writes.
 
     A block is free, held (`refs` counts by whom), or idle: published, held by nobody, and kept for

@@ -130,7 +130,7 @@ def _settings(max_examples: int, num_steps: int = _NUM_STEPS) -> hypothesis.sett
 
 
 def _without_shrinking(settings: hypothesis.settings) -> hypothesis.settings:
-    """The settings for a machine: programs are cut down here (see `minimize`), and may take long."""
+    """Programs are cut down here, see `minimize`; and a run may take its time."""
     ours = {hypothesis.Phase.shrink, hypothesis.Phase.explain}
     return hypothesis.settings(
         settings,

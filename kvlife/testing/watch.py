@@ -138,7 +138,7 @@ class Watch:
     def _written_again(self, page: int, key: Key, books: Books, deed: Deed) -> bool:
         """Whether an idle page was evicted, taken and published with the same tokens, at once."""
         who = [rid for rid, table in books.tables.items() if page in table]
-        if who != [deed.rid] or self._refs(page):
+        if who != [deed.rid] or self._is_held(page):
             return False
         idx, tokens = books.tables[who[0]].index(page), deed.tokens or ()
         row = self.observer.ledger.requests.get(who[0])
@@ -248,6 +248,9 @@ class Watch:
     def _refs(self, page: int) -> int:
         return int(self.observer.ledger.spaces[0].refs[page])
 
+    def _is_held(self, page: int) -> bool:
+        return bool(self._refs(page) or self.observer.ledger.spaces[0].pins[page])
+
     def _let_go(self, pages: Sequence[int], books: Books) -> list[int]:
         """Each page as often as the allocator let it go."""
         return [page for page in pages for _ in range(self._times_let_go(page, books))]
@@ -284,7 +287,7 @@ class Watch:
         for idx, page in enumerate(table[start:], start):
             content = tokens[: (idx + 1) * self._size]
             shared = page in self._keys and self._contents[self._keys[page]] == content
-            taken.append(spare.pop() if shared and self._refs(page) and spare else page)
+            taken.append(spare.pop() if shared and self._is_held(page) and spare else page)
         return taken
 
     def _key_of(self, page: int, books: Books) -> Key | None:
@@ -301,14 +304,12 @@ class Watch:
         there = self._contents[self._keys[page]]
         if there == tokens:
             return
-        idx = next(
-            n for n, pair in enumerate(zip(there, tokens, strict=False)) if len(set(pair)) > 1
-        )
-        what = (
+        same = zip(there, tokens, strict=False)
+        idx = next((n for n, (one, other) in enumerate(same) if one != other), len(there))
+        self._break(
             f"request {rid!r} shares page {page} for {list(tokens)}, which holds {list(there)}:"
             f" token {idx} differs"
         )
-        self._break(what)
 
     def _break(self, what: str) -> NoReturn:
         self.observer.mark(what)

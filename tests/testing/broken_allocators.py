@@ -1,14 +1,14 @@
-"""Block managers that each get one thing wrong: the kinds of faults that serving engines have had.
+"""Block allocators that each get one thing wrong: kinds of faults that serving engines have had.
 
 Each class overrides what its fault needs and nothing else. `test_gallery` holds for each the
 smallest program that shows it, and which invariant that program breaks.
 """
 
 from kvlife.errors import CommandRefused
-from kvlife.testing import BlockManager, BlockManagerAdapter
+from kvlife.testing import BlockAllocator, BlockAllocatorAdapter
 
 
-class LeaksTheTail(BlockManager):
+class LeaksTheTail(BlockAllocator):
     """A release counts whole blocks, so the last, partial one is never given back."""
 
     def free(self, rid):
@@ -17,7 +17,7 @@ class LeaksTheTail(BlockManager):
             self._let_go(block)
 
 
-class RecomputesTheLength(BlockManager):
+class RecomputesTheLength(BlockAllocator):
     """A release works out the length again, as prompt and output less the last token."""
 
     def free(self, rid):
@@ -26,7 +26,7 @@ class RecomputesTheLength(BlockManager):
             self._let_go(block)
 
 
-class FreesTwice(BlockManager):
+class FreesTwice(BlockAllocator):
     """The abort gives the blocks back, and then calls the release, which does so again."""
 
     def abort(self, rid):
@@ -34,7 +34,7 @@ class FreesTwice(BlockManager):
         self.free(rid)
 
 
-class MissesTheUnlock(BlockManager):
+class MissesTheUnlock(BlockAllocator):
     """A release takes published blocks for the cache's own, and does not let them go."""
 
     def free(self, rid):
@@ -43,7 +43,7 @@ class MissesTheUnlock(BlockManager):
                 self._let_go(block)
 
 
-class EvictsTheHeld(BlockManager):
+class EvictsTheHeld(BlockAllocator):
     """An eviction takes the oldest published blocks, whoever holds them."""
 
     def evict(self, num_blocks):
@@ -52,7 +52,7 @@ class EvictsTheHeld(BlockManager):
             self._evict_oldest()
 
 
-class FlushesTheHeld(BlockManager):
+class FlushesTheHeld(BlockAllocator):
     """A reset takes every published block back, without a look at who is live."""
 
     def reset(self):
@@ -61,7 +61,7 @@ class FlushesTheHeld(BlockManager):
             self._evict_oldest()
 
 
-class ForgetsOnReset(BlockManager):
+class ForgetsOnReset(BlockAllocator):
     """A reset forgets the hashes, and the idle blocks with them."""
 
     def reset(self):
@@ -72,7 +72,7 @@ class ForgetsOnReset(BlockManager):
         self.idle.clear()
 
 
-class ForgetsTheGrant(BlockManager):
+class ForgetsTheGrant(BlockAllocator):
     """An extension takes blocks, and does not write them into the table."""
 
     def extend(self, rid, tokens):
@@ -84,7 +84,7 @@ class ForgetsTheGrant(BlockManager):
         sequence.tokens += tokens
 
 
-class KeepsTheHashOfTheEvicted(BlockManager):
+class KeepsTheHashOfTheEvicted(BlockAllocator):
     """An evicted block can still be looked up, and is matched when it holds something else."""
 
     def _evict_oldest(self):
@@ -93,14 +93,14 @@ class KeepsTheHashOfTheEvicted(BlockManager):
         self.free_blocks.append(block)
 
 
-class KeepsTheHashOfTheFreed(BlockManager):
+class KeepsTheHashOfTheFreed(BlockAllocator):
     """A published block goes to the free list like any other, and its hash stays."""
 
     def _keep_or_free(self, block):
         self.free_blocks.append(block)
 
 
-class ForgetsToRebind(BlockManager):
+class ForgetsToRebind(BlockAllocator):
     """A duplicate is given back while the table goes on naming it."""
 
     def _rebind(self, sequence, idx, known):
@@ -108,7 +108,7 @@ class ForgetsToRebind(BlockManager):
         self._let_go(sequence.table[idx])
 
 
-class RebindsWithoutLettingGo(BlockManager):
+class RebindsWithoutLettingGo(BlockAllocator):
     """A duplicate leaves the table, and nobody gives it back."""
 
     def _rebind(self, sequence, idx, known):
@@ -116,7 +116,7 @@ class RebindsWithoutLettingGo(BlockManager):
         sequence.table[idx] = known
 
 
-class KeepsAStaleTable(BlockManager):
+class KeepsAStaleTable(BlockAllocator):
     """A roll-back gives the tail's blocks back, and leaves them in the table."""
 
     def roll_back(self, rid, length):
@@ -126,7 +126,7 @@ class KeepsAStaleTable(BlockManager):
         del sequence.tokens[length:]
 
 
-class SharesTheTail(BlockManager):
+class SharesTheTail(BlockAllocator):
     """A fork shares the partial block as well, which both go on to write."""
 
     def fork(self, rid, child):
@@ -137,7 +137,7 @@ class SharesTheTail(BlockManager):
         self.sequences[child] = type(parent)(list(parent.tokens), list(parent.table))
 
 
-class ForksWithoutCounting(BlockManager):
+class ForksWithoutCounting(BlockAllocator):
     """A fork shares blocks, and their counts stay below their holders."""
 
     def fork(self, rid, child):
@@ -147,14 +147,14 @@ class ForksWithoutCounting(BlockManager):
                 self.refs[block] -= 1
 
 
-class LeavesHitsEvictable(BlockManager):
+class LeavesHitsEvictable(BlockAllocator):
     """A block that is hit is counted, and stays in line for eviction."""
 
     def _hold(self, block):
         self.refs[block] += 1
 
 
-class HandsOutTwice(BlockManager):
+class HandsOutTwice(BlockAllocator):
     """A block that is taken stays in the free list."""
 
     def _take(self):
@@ -163,7 +163,7 @@ class HandsOutTwice(BlockManager):
         return block
 
 
-class AdmitsByHalves(BlockManager):
+class AdmitsByHalves(BlockAllocator):
     """An admission takes block after block, and keeps them when there is no other."""
 
     def _check_room(self, wanted, keep=None):
@@ -175,21 +175,21 @@ class AdmitsByHalves(BlockManager):
         super()._evict_oldest()
 
 
-class HashesNoTokens(BlockManager):
+class HashesNoTokens(BlockAllocator):
     """A block is named by its place alone, so that prompts of one length look alike."""
 
     def _name(self, before, tokens):
         return super()._name(before, [0] * len(tokens))
 
 
-class PublishesThePartial(BlockManager):
+class PublishesThePartial(BlockAllocator):
     """The length that is published is rounded up to a block, not down."""
 
     def _hashes(self, tokens):
         return super()._hashes(tokens + [0] * (-len(tokens) % self.block_size))
 
 
-class FreesUnderThePin(BlockManager):
+class FreesUnderThePin(BlockAllocator):
     """A copy in flight is noted, and its blocks are not held."""
 
     def pin(self, pin_id, rid):
@@ -197,7 +197,7 @@ class FreesUnderThePin(BlockManager):
         self.pinned[pin_id] = []
 
 
-class KeepsABlockOfThePreempted(BlockManager):
+class KeepsABlockOfThePreempted(BlockAllocator):
     """A preemption keeps the block that was being written, and nobody remembers it."""
 
     def preempt(self, rid):
@@ -205,7 +205,7 @@ class KeepsABlockOfThePreempted(BlockManager):
             self._let_go(block)
 
 
-class FreesTheOldTable(BlockManager):
+class FreesTheOldTable(BlockAllocator):
     """A request that comes back from a preemption has its old blocks given back once more."""
 
     def __init__(self, num_blocks, block_size):
@@ -222,8 +222,7 @@ class FreesTheOldTable(BlockManager):
         return found
 
 
-def adapter_of(manager_type):
-    """The adapter of a broken manager; it reaches all that the sound one can do."""
-    return type(
-        f"{manager_type.__name__}Adapter", (BlockManagerAdapter,), {"_manager_type": manager_type}
-    )
+def adapter_of(allocator_type):
+    """The adapter of a broken allocator; it reaches all that the sound one can do."""
+    fields = {"_allocator_type": allocator_type}
+    return type(f"{allocator_type.__name__}Adapter", (BlockAllocatorAdapter,), fields)

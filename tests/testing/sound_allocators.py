@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from kvlife.errors import CommandRefused
-from kvlife.testing import BlockManager, BlockManagerAdapter
+from kvlife.testing import BlockAllocator, BlockAllocatorAdapter
 
 
 class NoRoom(Exception):
@@ -62,7 +62,7 @@ class AheadAllocator(ListAllocator):
         return len(self._tables[rid]) * self._size
 
 
-class QueueManager:
+class QueueBlocks:
     """One queue of free blocks, hashed ones among them; a block is hashed when it is full.
 
     Duplicates stay under one hash, and a hashed block is forgotten when it is handed out: the way
@@ -180,7 +180,7 @@ class LiveSharing:
         return self._page_of.items()
 
 
-class EagerManager(BlockManager):
+class EagerBlocks(BlockAllocator):
     """Publishes at once what is full, so that a duplicate is given back before anyone sees it."""
 
     def admit(self, rid, tokens):
@@ -193,7 +193,7 @@ class EagerManager(BlockManager):
         self.publish(rid)
 
 
-class EagerAdapter(BlockManagerAdapter):
-    """The adapter of `EagerManager`."""
+class EagerAdapter(BlockAllocatorAdapter):
+    """The adapter of `EagerBlocks`."""
 
-    _manager_type = EagerManager
+    _allocator_type = EagerBlocks

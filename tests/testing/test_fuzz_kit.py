@@ -4,7 +4,7 @@ import subprocess
 import sys
 import unittest
 
-import broken_managers as broken
+import broken_allocators as broken
 import hypothesis
 import pytest
 import sound_allocators as sound
@@ -15,7 +15,7 @@ from kvlife.config import compile_layout
 from kvlife.events import EVENT_TYPES, Marked, check_structure
 from kvlife.simulation import Workload
 from kvlife.testing import (
-    BlockManager,
+    BlockAllocator,
     ContractBroken,
     EngineAdapter,
     Tape,
@@ -38,7 +38,7 @@ def test_without_hypothesis_the_error_names_the_extra():
     """Fuzzing asks for `kvlife[testing]`; what needs no Hypothesis works without it."""
     script = (
         "import sys; sys.modules['hypothesis'] = None\n"
-        "from kvlife.testing import BlockManager, Tape, conformance\n"
+        "from kvlife.testing import BlockAllocator, Tape, conformance\n"
         "try:\n    from kvlife.testing import fuzz\n"
         "except ModuleNotFoundError as error:\n    print(error)\n"
     )
@@ -291,18 +291,18 @@ def test_samples_are_well_formed():
             check_structure(event, layout)
 
 
-def test_the_block_manager_shares_what_it_should():
+def test_the_block_allocator_shares_what_it_should():
     """Worked out by hand: three blocks of two tokens, of which the first two are shared."""
-    manager = BlockManager(8, 2)
-    assert manager.admit("r1", [1, 2, 3, 4, 5]) == 0
-    manager.publish("r1")
-    assert manager.admit("r2", [1, 2, 3, 4, 5]) == 4
-    assert manager.sequences["r1"].table == [1, 2, 3]
-    assert manager.sequences["r2"].table == [1, 2, 4]
-    manager.fork("r2", "r3")
-    assert manager.sequences["r3"].table == [1, 2, 5]
-    assert manager.refs[:6] == [0, 3, 3, 1, 1, 1]
+    blocks = BlockAllocator(8, 2)
+    assert blocks.admit("r1", [1, 2, 3, 4, 5]) == 0
+    blocks.publish("r1")
+    assert blocks.admit("r2", [1, 2, 3, 4, 5]) == 4
+    assert blocks.sequences["r1"].table == [1, 2, 3]
+    assert blocks.sequences["r2"].table == [1, 2, 4]
+    blocks.fork("r2", "r3")
+    assert blocks.sequences["r3"].table == [1, 2, 5]
+    assert blocks.refs[:6] == [0, 3, 3, 1, 1, 1]
     for rid in ("r1", "r2", "r3"):
-        manager.free(rid)
-    assert list(manager.idle) == [2, 1]
-    assert sorted(manager.free_blocks) == [3, 4, 5, 6, 7, 8]
+        blocks.free(rid)
+    assert list(blocks.idle) == [2, 1]
+    assert sorted(blocks.free_blocks) == [3, 4, 5, 6, 7, 8]

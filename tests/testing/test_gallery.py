@@ -1,6 +1,6 @@
-"""A gallery of broken managers: each is found, and pinned to the smallest program that shows it."""
+"""A gallery of broken allocators: each is found, and pinned to its smallest program."""
 
-import broken_managers as broken
+import broken_allocators as broken
 import pytest
 
 from kvlife.replay.cli import main
@@ -241,13 +241,13 @@ GALLERY = [
 
 
 @pytest.mark.parametrize(
-    ("manager_type", "broken_id", "program"),
+    ("allocator_type", "broken_id", "program"),
     GALLERY,
     ids=lambda item: getattr(item, "__name__", ""),
 )
-def test_a_broken_manager_is_found(manager_type, broken_id, program, tmp_path, capsys):
+def test_a_broken_allocator_is_found(allocator_type, broken_id, program, tmp_path, capsys):
     """Within 200 runs the fault is found, and nothing can be taken from the program it ends in."""
-    found = find(broken.adapter_of(manager_type), log_root=tmp_path)
+    found = find(broken.adapter_of(allocator_type), log_root=tmp_path)
     assert found is not None
     assert steps_of(found.program) == [line.strip() for line in program.strip().splitlines()]
     assert getattr(found.error, "id", type(found.error).__name__) == broken_id

@@ -8,17 +8,17 @@ import pytest
 import sound_allocators as sound
 
 from kvlife.events import Marked
-from kvlife.testing import BlockManagerAdapter, EngineAdapter, fuzz
+from kvlife.testing import BlockAllocatorAdapter, EngineAdapter, fuzz
 from kvlife.testing.adapter import VERBS
-from kvlife.testing.hunt import machine_of
+from kvlife.testing.hunt import hunt, machine_of
 
 SOUND = [
     sound.ListAllocator,
     sound.AheadAllocator,
-    sound.QueueManager,
+    sound.QueueBlocks,
     sound.LiveSharing,
     sound.EagerAdapter,
-    BlockManagerAdapter,
+    BlockAllocatorAdapter,
     EngineAdapter,
 ]
 
@@ -29,10 +29,14 @@ def test_a_sound_allocator_raises_no_alarm(adapter_type, seed):
     """Random lives of requests through it break no invariant, and a refusal changes nothing."""
     soak = hypothesis.settings.get_current_profile_name() == "soak"
     settings = hypothesis.settings(
-        max_examples=2000 if soak else 40, stateful_step_count=30, database=None
+        max_examples=2000 if soak else 40,
+        stateful_step_count=30,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
     )
-    machine = hypothesis.seed(seed)(machine_of(adapter_type))
-    hypothesis.stateful.run_state_machine_as_test(machine, settings=settings)
+    found = hunt(hypothesis.seed(seed)(machine_of(adapter_type)), settings)
+    assert found is None, f"{found.error}\n{found.program}"
 
 
 @pytest.mark.parametrize("adapter_type", SOUND)
@@ -51,7 +55,12 @@ def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
             events.update(type(event).__name__ for event in self.tape.events())
 
     settings = hypothesis.settings(
-        max_examples=30, stateful_step_count=30, database=None, derandomize=True
+        max_examples=30,
+        stateful_step_count=30,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=[hypothesis.Phase.generate],
     )
     hypothesis.stateful.run_state_machine_as_test(Counting, settings=settings)
     verbs = {

@@ -219,6 +219,8 @@ class LogStoreConformance(Contract):
         writer = self.writer(self.path)
         engine = KvEngine(_SMALL, log=writer, clock=lambda: 0, key_seed=1)
         _live(engine, 20)
+        # One that the engine asked for may still be being written.
+        writer.wait()
         writer.snapshot(engine.ledger.snapshot())
         seq, digest = engine.next_seq, engine.ledger.digest()
         writer.wait()
