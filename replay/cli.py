@@ -70,6 +70,10 @@ COMMANDS = {
         "kvlife.replay.report_command:report",
         "Show a run in one HTML file: pages over time, who held what, what went wrong.",
     ),
+    "export": (
+        "kvlife.replay.export_command:export",
+        "Write a log as a timeline, as tables, or as text that other programs read.",
+    ),
     "pack": (
         "kvlife.replay.pack_command:pack",
         "Pack a run into one sealed file to send, under aliases if it must be.",
