@@ -22,6 +22,9 @@ class Onlooker(Protocol):
     def after(self, moment: Moment) -> None:
         """It was applied."""
 
+    def refused(self, item: Recorded, /) -> None:
+        """An event that ended the run, where it was not applied, and the record that says so."""
+
 
 class Following:
     """Events [start, stop) of a timeline, shown to an onlooker one by one."""
@@ -41,8 +44,11 @@ class Following:
             num += 1
             if not num & 1023:
                 advance(1024)
-        if not num:
+        if self._expected < 0:
             self._onlooker.begin(self._timeline.state(start), start, 0)
+        for item in self._timeline.run.events(max(start, self._timeline.last_seq), stop):
+            self._onlooker.refused(item)
+            num += 1
         return num
 
     def _before(self, ledger: Ledger, item: Recorded, change: Change) -> None:

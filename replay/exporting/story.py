@@ -33,6 +33,7 @@ from kvlife.events import (
     Violated,
 )
 from kvlife.ledger import Change, Ledger, RowState
+from kvlife.replay.event_words import kind_of
 from kvlife.replay.exporting.gauges import Gauges
 from kvlife.replay.exporting.tracks import Args, Sink, Track, Tracks
 from kvlife.replay.timeline import Moment
@@ -80,7 +81,6 @@ class Story:
             Pinned: self._pinned,
             Unpinned: self._unpinned,
             Marked: self._marked,
-            Violated: self._violated,
         }
 
     def begin(self, ledger: Ledger, seq: int, time_ns: int) -> None:
@@ -114,6 +114,9 @@ class Story:
         tell = self._tells.get(type(event))
         if tell is not None:
             tell(event)
+        elif isinstance(event, Violated):
+            # Under a policy that lets the run go on.
+            self.refused(item)
         elif isinstance(event, Allocated):
             if self._unallocated:
                 self._allocated(event)
@@ -123,6 +126,16 @@ class Story:
         elif isinstance(event, StepSettled) and event.drained.size:
             self._drained(event)
         self._gauges.step(moment.ledger, self._at)
+
+    def refused(self, item: Recorded) -> None:
+        """Tell of what ended the run."""
+        event = item.event
+        self._move(item.seq, item.time_ns)
+        self._seq = item.seq
+        if isinstance(event, Violated):
+            self._note(self._log, f"VIOLATED: {event.invariant}", {"by seq": event.seq})
+        else:
+            self._note(self._log, f"not applied: {kind_of(event)}")
 
     def finish(self) -> None:
         """The log ends, and what is open stays open."""
@@ -329,9 +342,6 @@ class Story:
 
     def _marked(self, event: Marked) -> None:
         self._note(self._log, event.text or "mark", {"idle": int(event.idle)})
-
-    def _violated(self, event: Violated) -> None:
-        self._note(self._log, f"VIOLATED: {event.invariant}", {"by seq": event.seq})
 
 
 def _num_pages(pages: PageLists) -> int:

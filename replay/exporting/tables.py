@@ -57,12 +57,16 @@ class Tables:
     def after(self, moment: Moment) -> None:
         """See the same event, applied."""
         assert self._life_rows is not None
-        row = self._event_rows.row(moment.item)
-        listed = sum(value.size for value in row.values() if isinstance(value, np.ndarray))
-        self._events.add(row, listed)
+        self.refused(moment.item)
         self._life_rows.after(moment)
         self._request_rows.after(moment)
         self._ledger = moment.ledger
+
+    def refused(self, item: Recorded) -> None:
+        """The event by itself."""
+        row = self._event_rows.row(item)
+        listed = sum(value.size for value in row.values() if isinstance(value, np.ndarray))
+        self._events.add(row, listed)
 
     def finish(self) -> None:
         """The log ends: what goes on is written as open."""
