@@ -141,10 +141,10 @@ class Watch:
         if who != [deed.rid] or self._is_held(page):
             return False
         idx, tokens = books.tables[who[0]].index(page), deed.tokens or ()
-        row = self.observer.ledger.requests.get(who[0])
-        known_len = deed.hit_len if row is None else self.observer.ledger.rows.allocated[row]
+        known = who[0] in self.observer.ledger.requests
+        known_len = len(self._held(who[0])) * self._size if known else deed.hit_len
         end = (idx + 1) * self._size
-        return bool(end > known_len) and tokens[:end] == self._contents[key]
+        return end > known_len and tokens[:end] == self._contents[key]
 
     def _admit(self, rid: str, tokens: tuple[int, ...], hit_len: int, books: Books) -> None:
         ledger = self.observer.ledger

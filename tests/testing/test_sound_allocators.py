@@ -11,6 +11,7 @@ from kvlife.events import Marked
 from kvlife.testing import BlockAllocatorAdapter, EngineAdapter, fuzz
 from kvlife.testing.adapter import VERBS
 from kvlife.testing.hunt import hunt, machine_of
+from kvlife.testing.program import Call
 
 SOUND = [
     sound.ListAllocator,
@@ -74,6 +75,30 @@ def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
     assert {"Allocated", "Committed", "Released", Marked.__name__} <= set(events)
     if hasattr(adapter_type, "published") or hasattr(adapter_type, "observer"):
         assert {"Protected", "Evicted"} <= set(events)
+
+
+def test_what_was_mistaken_for_a_fault_is_none():
+    """A page is found again at once: while it is pinned, and by a request that grows."""
+    programs = [
+        [
+            Call("begin", {"page_size": 1, "num_pages": 3}),
+            Call("admit", {"rid": "r1", "tokens": [0]}),
+            Call("pin", {"pin_id": "p1", "rid": "r1"}),
+            Call("free", {"rid": "r1"}),
+            Call("admit", {"rid": "r2", "tokens": [0]}),
+        ],
+        [
+            Call("begin", {"page_size": 2, "num_pages": 3}),
+            Call("admit", {"rid": "r1", "tokens": [0, 0]}),
+            Call("free", {"rid": "r1"}),
+            Call("admit", {"rid": "r2", "tokens": [0]}),
+            Call("extend", {"rid": "r2", "tokens": [0]}),
+        ],
+    ]
+    for program in programs:
+        run, error = machine_of(sound.EagerAdapter).run(tuple(program))
+        assert error is None
+        assert run.calls == program
 
 
 def test_a_case_of_a_sound_allocator_passes():
