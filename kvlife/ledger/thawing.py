@@ -209,7 +209,8 @@ def _pages(ledger: Ledger, group: int, pages: Array | list[int]) -> Array:
 
 def _each_once(what: str, ids: Array, bound: int) -> None:
     _within(f"one of the {what}", ids, (1, bound))
-    if np.unique(ids).size != ids.size:
+    # Counting is a hundredth of the work of `np.unique`; the ids' bound is that of their columns.
+    if np.bincount(ids, minlength=1).max() > 1:
         raise ValueError(f"one of the {what} stands twice")
 
 
