@@ -13,8 +13,11 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kvlife import events
+from kvlife import CacheGroup, PoolConfig, events
+from kvlife.config import compile_layout
 from kvlife.invariants import table_of_invariants
+from kvlife.replay.exporting.columns import LIFE_COLUMNS, REQUEST_COLUMNS, Column
+from kvlife.replay.exporting.events_table import events_columns
 from kvlife.replay.metrics import table_of_metrics
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -48,11 +51,29 @@ def table_of_fields() -> str:
     return table(("event", "field", "kind", "meaning"), rows)
 
 
+def table_of_columns(columns: Iterable[Column]) -> str:
+    """List each column of an exported table."""
+    rows = [(f"`{column.name}`", column.kind.value, column.doc) for column in columns]
+    return table(("column", "type", "meaning"), rows)
+
+
+def table_of_event_columns() -> str:
+    """List those of the table of events, for pools of two groups."""
+    groups = (CacheGroup("full"), CacheGroup("swa", window=16))
+    config = PoolConfig(
+        page_size=16, num_pages=2, max_requests=1, max_context_len=16, groups=groups
+    )
+    return table_of_columns(events_columns(compile_layout(config)))
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "event-columns": table_of_event_columns,
     "events": table_of_events,
     "fields": table_of_fields,
     "invariants": table_of_invariants,
+    "life-columns": lambda: table_of_columns(LIFE_COLUMNS),
     "metrics": table_of_metrics,
+    "request-columns": lambda: table_of_columns(REQUEST_COLUMNS),
 }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from kvlife.config import Layout
 from kvlife.events import FIELDS, Event, Field, FieldKind, Recorded
 from kvlife.log import UnknownEvent
 from kvlife.replay.event_words import kind_of
-from kvlife.replay.exporting.parquet_table import Column, Kind
+from kvlife.replay.exporting.columns import Column, Kind
 
 _HEAD = (
     Column("seq", Kind.UINT64, "the number of the event, from 0"),
@@ -55,11 +56,21 @@ _PER_WINDOW = (FieldKind.CURSORS, FieldKind.CURSOR_ARRAYS)
 def events_columns(layout: Layout) -> list[Column]:
     """The columns for a run; what there is once a group has a column for each."""
     columns = {column.name: column for column in _HEAD}
+    meanings: dict[str, dict[str, list[str]]] = {}
     for kind, fields in FIELDS.items():
         for field in fields:
             for name in _columns_of(kind, field, layout):
-                columns.setdefault(name, Column(name, _KINDS[field.kind], field.doc))
+                columns[name] = Column(name, _KINDS[field.kind], "")
+                meanings.setdefault(name, {}).setdefault(field.doc, []).append(kind.__name__)
+    for name, by_doc in meanings.items():
+        columns[name] = attrs.evolve(columns[name], doc=_meaning(by_doc))
     return list(columns.values())
+
+
+def _meaning(by_doc: dict[str, list[str]]) -> str:
+    """A meaning with the kinds of events that have it; the kinds alone where it differs."""
+    kinds = ", ".join(kind for kinds in by_doc.values() for kind in kinds)
+    return f"{next(iter(by_doc))} ({kinds})" if len(by_doc) == 1 else f"as each has it ({kinds})"
 
 
 def _columns_of(kind: type[Event], field: Field, layout: Layout) -> list[str]:

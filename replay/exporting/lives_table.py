@@ -25,27 +25,13 @@ from kvlife.events import (
 )
 from kvlife.ledger import Change, Ledger, PageState
 from kvlife.ledger.spans import indices
-from kvlife.replay.exporting.parquet_table import Column, Kind, ParquetTable
+from kvlife.replay.exporting.parquet_table import ParquetTable
 from kvlife.replay.timeline import Moment
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
-COLUMNS = (
-    Column("space", Kind.NAME, "page space"),
-    Column("page", Kind.INT32, "the page"),
-    Column("taken_seq", Kind.INT64, "the event that took it; none: before the table begins"),
-    Column("taken_time_ns", Kind.INT64, "its time"),
-    Column("request", Kind.NAME, "the request, or session, whose row it was taken for"),
-    Column("published_seq", Kind.INT64, "the event that published it first"),
-    Column("key", Kind.UINT64, "the page key that it was published under; none: it was not"),
-    Column("hits", Kind.INT32, "how often a row got it from the cache"),
-    Column("last_hit_seq", Kind.INT64, "the last of these events"),
-    Column("freed_seq", Kind.INT64, "the event that made it FREE; none: it was not"),
-    Column("freed_time_ns", Kind.INT64, "its time"),
-    Column("freed_by", Kind.NAME, "the kind of that event"),
-)
 _NEVER = -1
 _PART = 1 << 16
 _BY_PAGE = ("taken_seq", "taken_time_ns", "owner", "published_seq", "key", "hits", "last_hit_seq")

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kvlife.replay.exporting.columns import Column, Kind
+
 # A part is written when it has so many rows, or so many numbers in lists.
 MAX_ROWS = 1 << 16
 MAX_LISTED = 1 << 22
-
-
-class Kind(enum.Enum):
-    """What a column holds; each may lack a value."""
-
-    INT32 = "int32"
-    INT64 = "int64"
-    UINT64 = "uint64"
-    TEXT = "text"
-    NAME = "text of a few values"
-    FLAG = "bool"
-    INT32S = "list of int32"
-    UINT64S = "list of uint64"
 
 
 _TYPES: dict[Kind, pa.DataType] = {
@@ -41,15 +28,6 @@ _TYPES: dict[Kind, pa.DataType] = {
     Kind.UINT64S: pa.list_(pa.uint64()),
 }
 _LISTS = {Kind.INT32S: np.int32, Kind.UINT64S: np.uint64}
-
-
-@attrs.frozen
-class Column:
-    """A column of a table, and what it means."""
-
-    name: str
-    kind: Kind
-    doc: str
 
 
 class ParquetTable:

@@ -16,28 +16,9 @@ from kvlife.events import (
     SessionSaved,
 )
 from kvlife.ledger import Ledger
-from kvlife.replay.exporting.parquet_table import Column, Kind
 from kvlife.replay.timeline import Moment
 
 OPEN = "open"
-COLUMNS = (
-    Column("request", Kind.TEXT, "request id"),
-    Column("session", Kind.TEXT, "the session that it is a turn of"),
-    Column("namespace", Kind.UINT64, "keyed hash of the namespace, 0 for the default"),
-    Column("row", Kind.INT32, "the row that it held last"),
-    Column("begun_seq", Kind.UINT64, "the event that bound it to a row; none: before the table"),
-    Column("begun_time_ns", Kind.INT64, "its time"),
-    Column("ended_seq", Kind.UINT64, "the event that ended it; none where it is open"),
-    Column("ended_time_ns", Kind.INT64, "its time"),
-    Column("ended", Kind.NAME, "finished, aborted, lost, saved, or open"),
-    Column("prompt_len", Kind.INT32, "tokens of the prompt, when it was admitted"),
-    Column("prefix_len", Kind.INT32, "tokens found in the cache then, or kept by the session"),
-    Column("committed_len", Kind.INT32, "tokens with content, at the end"),
-    Column("allocated_len", Kind.INT32, "tokens scheduled, at the end"),
-    Column("retractions", Kind.INT32, "how often it lost its row"),
-    Column("waited_ns", Kind.INT64, "for how long it then waited for one"),
-)
-
 Put = Callable[[dict[str, object]], None]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from kvlife.config import Layout
 from kvlife.events import Recorded
 from kvlife.ledger import Change, Ledger
-from kvlife.replay.exporting import lives_table, requests_table
+from kvlife.replay.exporting.columns import LIFE_COLUMNS, REQUEST_COLUMNS
 from kvlife.replay.exporting.events_table import EventRows, events_columns
 from kvlife.replay.exporting.lives_table import LifeRows
 from kvlife.replay.exporting.parquet_table import ParquetTable
@@ -24,8 +24,8 @@ class Tables:
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self._events = ParquetTable(folder / EVENTS, events_columns(layout))
-        self._requests = ParquetTable(folder / REQUESTS, requests_table.COLUMNS)
-        self._lives = ParquetTable(folder / LIVES, lives_table.COLUMNS)
+        self._requests = ParquetTable(folder / REQUESTS, REQUEST_COLUMNS)
+        self._lives = ParquetTable(folder / LIVES, LIFE_COLUMNS)
         self._event_rows = EventRows(layout)
         self._request_rows = RequestRows(self._requests.add)
         self._life_rows: LifeRows | None = None

@@ -346,3 +346,38 @@ def test_rows_of_a_batch_are_written_once(tmp_path):
     # slot, number and a run.
     assert sizes[1:] == [16, 16, 16]
     assert sizes[0] == 16 + 14 + 1 + 2 + 1 + 2 + 1
+
+
+def test_a_run_may_begin_later(tmp_path):
+    """A run begun at seq 7 has its history from there on, as if what was before had been let go."""
+    log = LogWriter(tmp_path)
+    path = log.start_at(HEADER, 7)
+    assert (log.next_seq, log.num_events) == (7, 0)
+    log.snapshot(FakeSnapshot(7))
+    log.append(7, 0, 0, [Marked("seven", idle=False)])
+    assert log.num_events == 1
+    log.close(digest=5)
+    run = open_run(path)
+    assert (run.begins_at, run.next_seq, run.snapshots) == (7, 8, [7])
+    assert (run.closed.num_events, run.closed.digest) == (1, 5)
+    assert [item.seq for item in run.events()] == [7]
+    with pytest.raises(LogError, match="seq 6 is gone, history begins at 7"):
+        next(run.events(6))
+
+
+def test_events_can_be_counted_as_missing(tmp_path):
+    """What is skipped is a gap like that of a full disk, which ends with a snapshot."""
+    log = LogWriter(tmp_path)
+    with pytest.raises(LogError, match="not started"):
+        log.skip(1)
+    log.start(HEADER)
+    log.append(0, 0, 0, [Marked("zero", idle=False)])
+    log.skip(2)
+    log.skip(1)
+    assert (log.next_seq, log.num_gaps, log.gap_events) == (4, 1, 3)
+    log.snapshot(FakeSnapshot(4))
+    log.append(4, 0, 0, [Marked("four", idle=False)])
+    log.close()
+    run = open_run(tmp_path)
+    assert [(gap.first_seq, gap.next_seq) for gap in run.gaps] == [(1, 4)]
+    assert [item.seq for item in run.events()] == [0, 4]
