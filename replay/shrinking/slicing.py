@@ -183,12 +183,17 @@ def _guess(ledger: Ledger, event: Event, change: Change, evidence: Mapping[str, 
 def _pages_named(
     ledger: Ledger, event: Event, evidence: Mapping[str, object]
 ) -> set[tuple[int, int]]:
-    """The pages, by space, that an event, its evidence and its pin name; page 0 left out."""
+    """The pages, by space, that an event, its evidence and their pins name; page 0 left out."""
     groups = ledger.layout.groups
     lists = [(group.space_idx, speaks_of_pages(evidence)) for group in groups]
     lists += [(groups[group].space_idx, pages.tolist()) for group, pages in pages_named(event)]
-    pin = ledger.pins.get(getattr(event, "pin_id", ""))
-    if pin is not None:
+    # In evidence of pages, `pins` counts them.
+    named = evidence.get("pins")
+    ids = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    for pin_id in (*ids, getattr(event, "pin_id", "")):
+        pin = ledger.pins.get(pin_id)
+        if pin is None:
+            continue
         lists.append((groups[pin.group].space_idx, pin.pages.tolist()))
     return {
         (space_idx, page)
