@@ -87,9 +87,12 @@ class _Copy:
             self.writer.skip(mark.next_seq - self.writer.next_seq)
         self.writer.close(None if mark.digest is None else self._last_digest(mark.digest))
 
-    def _last_digest(self, recorded: int) -> int:
-        """The last state's, off by as much as the recorded one is."""
-        state = Timeline(self.run).state(self.run.next_seq).snapshot().freeze()
+    def _last_digest(self, recorded: int) -> int | None:
+        """The last state's, off by as much as the recorded one is; None where it is not known."""
+        try:
+            state = Timeline(self.run).state(self.run.next_seq).snapshot().freeze()
+        except LogError:
+            return None
         return renamed(state, self.aliases).digest ^ state.digest ^ recorded
 
     def _go_on_behind_a_hole(self, seq: int) -> None:

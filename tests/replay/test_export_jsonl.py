@@ -109,11 +109,10 @@ def test_part_and_gap_are_told(tmp_path, capsys):
     header, lines = lines_of(capsys, tmp_path / "gap")
     assert header["gaps"] == [[1, 3]]
     assert [line["seq"] for line in lines] == [0, 3]
-    for target in ("chrome", "perfetto", "parquet"):
-        status, out, _ = ran(
-            capsys, "export", tmp_path / "gap", "--to", target, "-o", tmp_path / target
-        )
-        assert (status, "2 events" in out) == (0, True)
+    status, out, _ = ran(
+        capsys, "export", tmp_path / "gap", "--to", "chrome", "-o", tmp_path / "gap.json"
+    )
+    assert (status, "2 events" in out) == (0, True)
 
 
 def test_log_that_is_cut_or_written(tmp_path, capsys):

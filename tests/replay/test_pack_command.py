@@ -1,6 +1,7 @@
 """`kvlife pack`: what is in a pack, that every command reads it, and that aliases hide names."""
 
 import json
+import random
 import re
 
 import numpy as np
@@ -22,7 +23,9 @@ from recorded_runs import (
 )
 
 from kvlife import LogWriter, Observer
+from kvlife.errors import ConfigError
 from kvlife.events import (
+    BY_CODE,
     Admitted,
     Allocated,
     Marked,
@@ -32,10 +35,11 @@ from kvlife.events import (
     Unpinned,
     same_event,
 )
-from kvlife.log import RunHeader, open_run
+from kvlife.log import Retention, RunHeader, open_run
 from kvlife.log.ints import varint
 from kvlife.log.zstd import _zstd
 from kvlife.replay.timeline import Timeline
+from kvlife.testing.faults import FAULTS, Kind, write_faulty_run
 
 RID, OTHER, SESSION, PIN, KIND, NOTE, GROUP, FINGERPRINT = SECRETS = (
     "alice@example.org",
@@ -280,6 +284,31 @@ def test_wrong_digest_stays_wrong_under_aliases(tmp_path, capsys):
     assert [difference["kind"] for difference in told["differences"]] == ["digest"]
 
 
+@pytest.mark.soak
+def test_faults_stay_what_they_are(tmp_path, capsys, seed):
+    """A random fault is found at the same event by the same invariant in every pack of its run."""
+    crowded_engine(tmp_path / "sound", seed=seed)
+    sound = open_run(tmp_path / "sound")
+    names = [name for name, fault in FAULTS.items() if fault.kind != Kind.COLUMNS]
+    num = 0
+    for name in random.Random(seed).sample(names, 12):
+        try:
+            faulty = write_faulty_run(sound, FAULTS[name], tmp_path / name, seed=seed).path
+        except ConfigError:
+            continue  # this run has no place for it
+        num += 1
+        wanted = first_found(capsys, faulty)
+        for arguments in ([], ["--redact"], ["--around", 0, "--redact"]):
+            packed(capsys, faulty, tmp_path / "p", *arguments)
+            assert first_found(capsys, tmp_path / "p") == wanted
+    assert num
+
+
+def first_found(capsys, log):
+    status, told = answered(capsys, "replay", log)
+    return status, [(found["id"], found["seq"]) for found in told["violations"][:1]]
+
+
 def test_pack_of_a_run_that_is_being_written(tmp_path, capsys):
     """A live run is packed up to where it had come, and the writer goes on."""
     observer = whispering_run(tmp_path / "log", close=False)
@@ -355,6 +384,72 @@ def test_pack_of_a_log_with_a_gap(tmp_path, capsys):
         assert [item.seq for item in run.events()] == [0, 1, 2, 3, 7, 8]
         status, told = answered(capsys, "replay", tmp_path / "p")
         assert (status, told["digest_ok"]) == (0, True)
+
+
+def test_pack_of_a_log_whose_beginning_is_gone(tmp_path, capsys):
+    """Under retention a pack begins where the log does; what is gone is refused by name."""
+    log = LogWriter(tmp_path / "log", retention=Retention(keep_bytes=1 << 17), compress=False)
+    facts = [[event] for event in life_of("r1", 1, [1, 2])]
+    notes = [[Marked("x" * 900, idle=False)] for _ in range(40)]
+    observe(tmp_path / "log", [*facts, *([*notes, "snapshot"] * 12), *facts], writer=log)
+    begins = open_run(tmp_path / "log").begins_at
+    assert begins > 100
+    for arguments in ([], ["--redact"]):
+        told = packed(capsys, tmp_path / "log", tmp_path / "p", "--around", begins, *arguments)
+        assert (told["first_seq"], told["next_seq"]) == (begins, 488)
+        status, seen = answered(capsys, "replay", tmp_path / "p")
+        assert (status, seen["digest_ok"]) == (0, True)
+    status, _, err = ran(capsys, "pack", tmp_path / "log", "-o", tmp_path / "q", "--around", 5)
+    assert status == 2
+    assert f"is gone: the log's states begin at seq {begins}" in err
+
+
+def test_unknown_kinds_are_packed_and_not_redacted(tmp_path, capsys, monkeypatch):
+    """An event of a newer version is packed as it is; what it names cannot be hidden."""
+    facts = [[event] for event in life_of("r1", 1, [1, 2])]
+    observe(tmp_path / "log", [*facts, "snapshot", [Marked("new", False)], "snapshot", *facts])
+    monkeypatch.delitem(BY_CODE, Marked.CODE)
+    status, _, err = ran(
+        capsys, "pack", tmp_path / "log", "-o", tmp_path / "p", "--around", 0, "--redact"
+    )
+    assert status == 2
+    assert f"seq 4 is an event of the unknown kind {Marked.CODE}" in err
+    assert not (tmp_path / "p").exists()
+    packed(capsys, tmp_path / "log", tmp_path / "p", "--around", 0)
+    monkeypatch.undo()
+    assert [event.text for event in events_of(tmp_path / "p") if isinstance(event, Marked)]
+
+
+def test_damage_is_packed_under_salvage(tmp_path, capsys):
+    """A damaged log is packed as it is with --salvage; redacted, it lacks what cannot be read."""
+    facts = [[event] for event in life_of("r1", 1, [1, 2])]
+    log = LogWriter(tmp_path / "log", compress=False)
+    observe(tmp_path / "log", [*facts, "snapshot", *facts], writer=log)
+    (segment,) = (tmp_path / "log").glob("*/*.seg")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"r1")] ^= 0x40
+    segment.write_bytes(content)
+    status, _, err = ran(capsys, "pack", tmp_path / "log", "-o", tmp_path / "p", "--around", 0)
+    assert status == 2
+    assert "--salvage" in err
+    packed(capsys, tmp_path / "log", tmp_path / "p", "--around", 0, "--salvage")
+    assert ran(capsys, "replay", tmp_path / "p")[0] == 2
+    status, told = answered(capsys, "replay", tmp_path / "p", "--salvage")
+    assert [(hole["first_seq"], hole["next_seq"]) for hole in told["holes"]] == [(0, 4)]
+    packed(capsys, tmp_path / "log", tmp_path / "p", "--around", 0, "--salvage", "--redact")
+    run = open_run(tmp_path / "p")
+    assert [(gap.first_seq, gap.next_seq) for gap in run.gaps] == [(0, 4)]
+    assert [item.seq for item in run.events()] == [4, 5, 6, 7]
+
+
+def test_packing_writes_nothing_to_the_log(tmp_path, capsys):
+    """Not a file of the run is made, removed or touched."""
+    whispering_run(tmp_path / "log")
+    (run,) = (tmp_path / "log").iterdir()
+    before = {path.name: path.stat().st_mtime_ns for path in [run, *run.iterdir()]}
+    packed(capsys, run, tmp_path / "p")
+    packed(capsys, run, tmp_path / "p", "--redact", "--around", 0)
+    assert {path.name: path.stat().st_mtime_ns for path in [run, *run.iterdir()]} == before
 
 
 def test_pack_of_an_empty_log(tmp_path, capsys):
