@@ -43,11 +43,9 @@ def new_file(output: Path) -> Iterator[BinaryIO]:
         with beside.open("w+b") as file:
             yield file
         beside.replace(output)
-    except OSError as error:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
-        raise ConfigError(f"-o {output}: cannot be written ({error.strerror})") from error
-    except BaseException:
-        beside.unlink(missing_ok=True)
+        _refuse_unwritten(output, beside, error)
         raise
 
 
@@ -59,13 +57,17 @@ def new_folder(output: Path) -> Iterator[Path]:
         beside.mkdir()
         yield beside
         beside.replace(output)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
-        raise ConfigError(f"-o {output}: cannot be written ({error.strerror})") from error
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        _refuse_unwritten(output, beside, error)
         raise
 
 
 def _beside(output: Path) -> Path:
     return output.with_name(f".{output.name}.{os.getpid()}.tmp")
+
+
+def _refuse_unwritten(output: Path, beside: Path, error: BaseException) -> None:
+    """Say of an error that it is the output's, unless it names a file of something else."""
+    if isinstance(error, OSError) and str(error.filename or beside).startswith(str(beside)):
+        raise ConfigError(f"-o {output}: cannot be written ({error.strerror or error})") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import os
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -11,11 +10,10 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from kvlife.errors import ConfigError
 from kvlife.log import open_run
-from kvlife.log.files import HEADER_NAME
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.outcome import Outcome
+from kvlife.replay.output_file import new_file, refuse_output
 from kvlife.replay.parts import whole
 from kvlife.replay.progress import progress_bar
 from kvlife.replay.report_page import Watcher, axis_of, page_of
@@ -44,7 +42,7 @@ def report(
     on behind what the checks now find, so does the report. Exit status: 0 fine, 1 a violation or a
     difference was found (the file is written), 2 the log is unusable.
     """
-    _refuse_output(output)
+    refuse_output(output, "HTML file")
     begun = perf_counter()
     run = open_run(log, salvage=salvage)
     went_on = Timeline(run).violated is None
@@ -52,37 +50,15 @@ def report(
     watcher = Watcher(axis_of(run, whole(run, None, None).start, axis), run.layout)
     with progress_bar("replaying", run.next_seq - run.begins_at, quiet=json) as bar:
         outcome = replay_run(run, settings, bar.advance, watcher)
-    num_bytes = _write(output, page_of(run, watcher, outcome))
-    summary = _summary(outcome, output, num_bytes, perf_counter() - begun)
+    content = page_of(run, watcher, outcome).encode("utf-8", "replace")
+    with new_file(output) as file:
+        file.write(content)
+    summary = _summary(outcome, output, len(content), perf_counter() - begun)
     if json:
         print(json_format.dumps(summary))
     else:
         _print(Console(highlight=False), summary)
     return FOUND if outcome.found or outcome.differences else FINE
-
-
-def _refuse_output(output: Path) -> None:
-    """Before any work is done: where the file cannot be, or would lie in a log."""
-    if output.is_dir():
-        raise ConfigError(f"-o {output}: is a folder: name the HTML file to write")
-    folder = output.parent
-    if not folder.is_dir():
-        raise ConfigError(f"-o {output}: there is no folder {folder}: make it first")
-    if (folder / HEADER_NAME).exists():
-        raise ConfigError(f"-o {output}: lies in a run's folder, and nothing is written there")
-
-
-def _write(output: Path, page: str) -> int:
-    """Write the page, whole or not at all; its size in bytes."""
-    content = page.encode("utf-8", "replace")
-    beside = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(output)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise ConfigError(f"-o {output}: cannot be written ({error.strerror})") from error
-    return len(content)
 
 
 def _summary(outcome: Outcome, output: Path, num_bytes: int, seconds: float) -> dict[str, object]:

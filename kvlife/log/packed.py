@@ -25,7 +25,7 @@ from kvlife.log.files import HEADER_NAME, RUN_FILE
 PACK_MAGIC: Final = b"KVLIFEPK"
 PACK_VERSION: Final = 1
 # The manifest takes about 100 bytes for each file.
-MAX_MANIFEST_BYTES: Final = 16 << 20
+MAX_MANIFEST_BYTES: Final = 4 << 20
 
 _HEAD: Final = Struct("<8sHH")  # magic, version, nothing
 _MANIFEST_BYTES: Final = Struct("<I")

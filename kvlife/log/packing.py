@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvlife.errors import LogCorrupt
 from kvlife.log.files import HEADER_NAME, SegmentFile, list_run, names_path, snapshot_path
 from kvlife.log.packed import PackMember
 from kvlife.log.reader import LogRun
 from kvlife.log.segment_file import SegmentHead, compressed_segment, has_sound_head
 from kvlife.log.snapshot_file import read_head
-from kvlife.log.walk import num_events_in, records
+from kvlife.log.walk import BadRecord, num_events_in, records
 from kvlife.log.wire import (
     CLOSE,
     GAP,
@@ -68,7 +69,13 @@ def _wanted(run: LogRun, start: int, stop: int | None) -> list[SegmentFile]:
 def _segment(run: LogRun, file: SegmentFile, stop: int | None) -> Iterator[PackMember]:
     if stop is not None:
         head, content = run.load_segment(file)
-        yield _compressed(file, _cut(head, content, stop))
+        try:
+            yield _compressed(file, _cut(head, content, stop))
+        except BadRecord as bad:
+            raise LogCorrupt(
+                f"{file.path}: offset {bad.offset}: {bad}, so it cannot be cut behind seq"
+                f" {stop - 1}: pack all of it"
+            ) from bad
         return
     try:
         member = _as_it_is(file)
@@ -81,12 +88,14 @@ def _segment(run: LogRun, file: SegmentFile, stop: int | None) -> Iterator[PackM
 
 def _as_it_is(file: SegmentFile) -> PackMember:
     content = file.path.read_bytes()
-    if file.packed or len(content) > MAX_PACKED_BYTES or not has_sound_head(content):
+    if file.packed or not has_sound_head(content):
         return PackMember(file.path.name, [content])
     return _compressed(file, content)
 
 
 def _compressed(file: SegmentFile, content: bytes) -> PackMember:
+    if len(content) > MAX_PACKED_BYTES:
+        return PackMember(file.path.with_suffix(".seg").name, [content])
     return PackMember(file.path.with_suffix(".segz").name, [compressed_segment(content)])
 
 
