@@ -32,7 +32,9 @@ _CONDITION = (
 
 
 def bisect(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     condition: Annotated[str, Parameter(help=_CONDITION)],
     *,
     from_: Annotated[

@@ -20,7 +20,9 @@ from kvlife.replay.sameness import ignored_named
 
 
 def diff(
-    first: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    first: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *others: Annotated[Path, Parameter(help="Runs that are each held against the first.")],
     ignore: Annotated[
         tuple[str, ...],

@@ -29,7 +29,9 @@ _EXTRAS = {"perfetto": ("perfetto", "perfetto"), "parquet": ("pyarrow", "arrow")
 
 
 def export(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *,
     to: Annotated[str, Parameter(help="What to write: perfetto, chrome, parquet or jsonl.")],
     output: Annotated[

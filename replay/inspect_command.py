@@ -20,7 +20,9 @@ from kvlife.replay.view import look
 
 
 def inspect(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *,
     at: Annotated[
         int | None, Parameter(help="Show the state after the event of this seq; else the last.")

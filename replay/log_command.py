@@ -56,7 +56,9 @@ class LogOptions:
 
 
 def log(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     options: LogOptions | None = None,
 ) -> int:
     """Show the events of a log, one a line: seq, step, time, kind, and what it says.

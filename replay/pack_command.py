@@ -35,7 +35,9 @@ class Span:
 
 
 def pack(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The file to write.")],
     around: Annotated[

@@ -21,7 +21,9 @@ from kvlife.replay.view import look
 
 
 def page(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     page: Annotated[int, Parameter(help="The page.")],
     *,
     group: Annotated[

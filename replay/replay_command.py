@@ -21,7 +21,9 @@ from kvlife.replay.session import Settings, replay_run
 
 
 def replay(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *,
     from_: Annotated[
         int | None,

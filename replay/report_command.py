@@ -22,7 +22,9 @@ from kvlife.replay.timeline import Timeline
 
 
 def report(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")],
     axis: Annotated[

@@ -20,7 +20,9 @@ from kvlife.replay.view import View, look
 
 
 def request(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     rid: Annotated[str, Parameter(help="The request's id.")],
     *,
     at: Annotated[

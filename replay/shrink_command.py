@@ -32,7 +32,9 @@ from kvlife.replay.timeline import Timeline
 
 
 def shrink(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     *,
     output: Annotated[
         Path, Parameter(name=["--output", "-o"], help="The folder for the small log, a new one.")

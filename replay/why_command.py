@@ -24,7 +24,9 @@ NAME = 44
 
 
 def why(
-    log: Annotated[Path, Parameter(help="A run, or the folder of its runs (then the newest).")],
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
     what: Annotated[
         Literal["reset", "evict", "admit"],
         Parameter(help="To flush the whole cache, to evict pages, or to admit a request."),
