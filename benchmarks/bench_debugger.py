@@ -19,7 +19,7 @@ import numpy as np
 from big_log import NUM_EVENTS, NUM_PAGES, big_log
 
 from kvlife.log import open_run
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.history.timeline import Timeline
 
 ROOT = Path(__file__).resolve().parents[1]
 LIFE_BAR_S = 5.0

@@ -23,67 +23,67 @@ READER_LEFT = 141
 
 COMMANDS = {
     "simulate": (
-        "kvlife.replay.simulate_command:simulate",
+        "kvlife.replay.simulating.simulate_command:simulate",
         "Run a workload through the engine, check each event, and write its log.",
     ),
     "import": (
-        "kvlife.replay.import_command:app",
+        "kvlife.replay.importing.import_command:app",
         "Read what a real engine recorded, check it, and write it as a log.",
     ),
     "replay": (
-        "kvlife.replay.replay_command:replay",
+        "kvlife.replay.replaying.replay_command:replay",
         "Run a log again under the checker, and compare its state with the recorded one.",
     ),
     "inspect": (
-        "kvlife.replay.inspect_command:inspect",
+        "kvlife.replay.holding.inspect_command:inspect",
         "Show the state of a log at any event: pages, rows by holder, sessions, pins, steps.",
     ),
     "log": (
-        "kvlife.replay.log_command:log",
+        "kvlife.replay.lives.log_command:log",
         "Show the events of a log, filtered by kind, request, page, row, step or time.",
     ),
     "page": (
-        "kvlife.replay.page_command:page",
+        "kvlife.replay.lives.page_command:page",
         "Show who owns a page since when, and what happened to it.",
     ),
     "request": (
-        "kvlife.replay.request_command:request",
+        "kvlife.replay.lives.request_command:request",
         "Show the life of a request: its events, its lengths and its pages after each.",
     ),
     "leaks": (
-        "kvlife.replay.leaks_command:leaks",
+        "kvlife.replay.holding.leaks_command:leaks",
         "Tell what is held, by whom and since when, from what is lost, and say who lost it.",
     ),
     "why": (
-        "kvlife.replay.why_command:why",
+        "kvlife.replay.holding.why_command:why",
         "Say what stands in the way of a reset, an eviction or an admission, by holder.",
     ),
     "bisect": (
-        "kvlife.replay.bisect_command:bisect",
+        "kvlife.replay.finding.bisect_command:bisect",
         "Find the first event after which a condition holds, or that breaks an invariant.",
     ),
     "shrink": (
-        "kvlife.replay.shrink_command:shrink",
+        "kvlife.replay.shrinking.shrink_command:shrink",
         "Find the smallest log that still breaks the same invariant first, and write it as a test.",
     ),
     "report": (
-        "kvlife.replay.report_command:report",
+        "kvlife.replay.report_page.report_command:report",
         "Show a run in one HTML file: pages over time, who held what, what went wrong.",
     ),
     "export": (
-        "kvlife.replay.export_command:export",
+        "kvlife.replay.exporting.export_command:export",
         "Write a log as a timeline, as tables, or as text that other programs read.",
     ),
     "pack": (
-        "kvlife.replay.pack_command:pack",
+        "kvlife.replay.packing.pack_command:pack",
         "Pack a run into one sealed file to send, under aliases if it must be.",
     ),
     "top": (
-        "kvlife.replay.top_command:top",
+        "kvlife.replay.watching.top_command:top",
         "Watch runs while they are written: pages, rows, rates, violations.",
     ),
     "diff": (
-        "kvlife.replay.diff_command:diff",
+        "kvlife.replay.finding.diff_command:diff",
         "Find the first event in which logs differ, with the state on both sides.",
     ),
 }

@@ -18,7 +18,7 @@ from kvlife.config import compile_layout
 from kvlife.invariants import table_of_invariants
 from kvlife.replay.exporting.columns import LIFE_COLUMNS, REQUEST_COLUMNS, Column
 from kvlife.replay.exporting.events_table import events_columns
-from kvlife.replay.metrics import table_of_metrics
+from kvlife.replay.finding.metrics import table_of_metrics
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)

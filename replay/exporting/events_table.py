@@ -10,8 +10,8 @@ import numpy as np
 from kvlife.config import Layout
 from kvlife.events import FIELDS, Event, Field, FieldKind, Recorded
 from kvlife.log import UnknownEvent
-from kvlife.replay.event_words import kind_of
 from kvlife.replay.exporting.columns import Column, Kind
+from kvlife.replay.output.event_words import kind_of
 
 _HEAD = (
     Column("seq", Kind.UINT64, "the number of the event, from 0"),

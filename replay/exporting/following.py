@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kvlife.events import Recorded
 from kvlife.ledger import Change, Ledger
-from kvlife.replay.timeline import Moment, Timeline
+from kvlife.replay.history.timeline import Moment, Timeline
 
 
 class Onlooker(Protocol):

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from kvlife.log import LogRun
-from kvlife.replay.event_json import event_json
+from kvlife.replay.output.event_json import event_json
 
 FORMAT = "kvlife-jsonl/1"
 _LINES = 1024

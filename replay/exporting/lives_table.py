@@ -26,7 +26,7 @@ from kvlife.events import (
 from kvlife.ledger import Change, Ledger, PageState
 from kvlife.ledger.spans import indices
 from kvlife.replay.exporting.parquet_table import ParquetTable
-from kvlife.replay.timeline import Moment
+from kvlife.replay.history.timeline import Moment
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from kvlife.events import (
     SessionSaved,
 )
 from kvlife.ledger import Ledger
-from kvlife.replay.timeline import Moment
+from kvlife.replay.history.timeline import Moment
 
 OPEN = "open"
 Put = Callable[[dict[str, object]], None]

@@ -33,10 +33,10 @@ from kvlife.events import (
     Violated,
 )
 from kvlife.ledger import Change, Ledger, RowState
-from kvlife.replay.event_words import kind_of
 from kvlife.replay.exporting.gauges import Gauges
 from kvlife.replay.exporting.tracks import Args, Sink, Track, Tracks
-from kvlife.replay.timeline import Moment
+from kvlife.replay.history.timeline import Moment
+from kvlife.replay.output.event_words import kind_of
 
 PREFILL, DECODE, WAITING, DRAINING = "prefill", "decode", "waiting", "draining"
 

@@ -14,7 +14,7 @@ from kvlife.replay.exporting.events_table import EventRows, events_columns
 from kvlife.replay.exporting.lives_table import LifeRows
 from kvlife.replay.exporting.parquet_table import ParquetTable
 from kvlife.replay.exporting.requests_table import RequestRows
-from kvlife.replay.timeline import Moment
+from kvlife.replay.history.timeline import Moment
 
 EVENTS, REQUESTS, LIVES = "events.parquet", "requests.parquet", "page_lives.parquet"
 

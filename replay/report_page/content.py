@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.config import Layout
-from kvlife.replay.outcome import Outcome
+from kvlife.replay.replaying.outcome import Outcome
 from kvlife.replay.report_page.columns import Count, Level, PageUse
 from kvlife.replay.report_page.heat_map import FIRST_HOLDER, HeatMap
 from kvlife.replay.report_page.watcher import Watcher

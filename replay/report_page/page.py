@@ -11,9 +11,9 @@ from string import Template
 from kvlife import __version__
 from kvlife.config import Layout
 from kvlife.log import LogRun
-from kvlife.replay.chain import explain
-from kvlife.replay.next_commands import next_commands
-from kvlife.replay.outcome import Outcome
+from kvlife.replay.history.chain import explain
+from kvlife.replay.history.next_commands import next_commands
+from kvlife.replay.replaying.outcome import Outcome
 from kvlife.replay.report_page import tables
 from kvlife.replay.report_page.content import content_of
 from kvlife.replay.report_page.watcher import MAX_MAPS, Watcher

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from kvlife.replay.chain import Chain
-from kvlife.replay.outcome import Found, Outcome
+from kvlife.replay.history.chain import Chain
+from kvlife.replay.replaying.outcome import Found, Outcome
 from kvlife.replay.report_page.columns import Count, Level, PageUse
 from kvlife.replay.report_page.tenures import Tenure
 from kvlife.replay.report_page.watcher import Watcher

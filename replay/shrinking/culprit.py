@@ -11,7 +11,7 @@ from kvlife.events import Recorded
 from kvlife.invariants import Checker, Finding
 from kvlife.ledger import Change, Ledger, derive
 from kvlife.log import RunHeader
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.history.timeline import Timeline
 
 Advance = Callable[[int], None]
 

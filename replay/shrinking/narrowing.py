@@ -24,9 +24,9 @@ from kvlife.events import (
 from kvlife.invariants import Checker
 from kvlife.ledger import Change, Ledger, derive
 from kvlife.ledger.spans import indices
+from kvlife.replay.history.touches import rows_naming
 from kvlife.replay.shrinking.state import frozen
 from kvlife.replay.shrinking.trial import map_fields, map_pages
-from kvlife.replay.touches import rows_naming
 
 I32 = npt.NDArray[np.int32]
 Owned = tuple[dict[int, set[int]], ...]

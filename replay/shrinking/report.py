@@ -10,7 +10,7 @@ import attrs
 from kvlife.config import Layout, compile_layout
 from kvlife.errors import InvariantViolation
 from kvlife.log import LogRun
-from kvlife.replay.event_words import words_of
+from kvlife.replay.output.event_words import words_of
 from kvlife.replay.shrinking.compact import weight
 from kvlife.replay.shrinking.culprit import Culprit
 from kvlife.replay.shrinking.shrinker import Shrinker

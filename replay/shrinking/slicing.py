@@ -16,7 +16,8 @@ from kvlife.invariants import Finding
 from kvlife.invariants.effect import Effect
 from kvlife.ledger import Change, Ledger, RowState, derive
 from kvlife.log import LogRun
-from kvlife.replay.parts import known_states
+from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.replaying.parts import known_states
 from kvlife.replay.shrinking.culprit import EVENTS_PER_REPORT, Culprit, judge
 from kvlife.replay.shrinking.lives import UNKNOWN, LifeNotes
 from kvlife.replay.shrinking.naming import pages_named
@@ -24,7 +25,6 @@ from kvlife.replay.shrinking.narrowing import narrowed, single
 from kvlife.replay.shrinking.program import Program
 from kvlife.replay.shrinking.reading import Reading
 from kvlife.replay.shrinking.trial import run_trial, speaks_of_pages, speaks_of_rows
-from kvlife.replay.timeline import Timeline
 
 Advance = Callable[[int], None]
 

@@ -9,7 +9,7 @@ from capture_faults import NAMES
 from kvlife.capture import import_vllm
 from kvlife.events import Evicted, Protected, Released, Retracted, RolledBack, WindowEvicted
 from kvlife.log import open_run
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying.session import Settings, replay_run
 
 
 @attrs.frozen(kw_only=True)

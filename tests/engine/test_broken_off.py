@@ -12,7 +12,7 @@ from kvlife.errors import InvariantViolation, LogFull
 from kvlife.events import Marked, Protected, Released
 from kvlife.invariants import Invariant
 from kvlife.log import open_run
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying.session import Settings, replay_run
 
 SOURCES = (str(Path(kvlife.__file__).parent), str(Path(kvlife.__file__).parent.parent))
 PROMPT = list(range(10))

@@ -7,7 +7,7 @@ from kvlife import LogWriter, Observer, PoolConfig
 from kvlife.errors import EventError
 from kvlife.events import Admitted, Allocated, Committed, Marked, Pinned, Resized, Violated
 from kvlife.log import open_run
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying.session import Settings, replay_run
 
 CONFIG = PoolConfig(page_size=4, num_pages=12, max_requests=3, max_context_len=32)
 NONE = np.empty(0, np.int32)

@@ -18,7 +18,7 @@ from kvlife.errors import (
     UnknownSession,
 )
 from kvlife.log import open_run
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying.session import Settings, replay_run
 
 PROMPT = list(range(10))
 CONFIG = PoolConfig(page_size=4, num_pages=12, max_requests=3, max_context_len=32)

@@ -10,10 +10,10 @@ from kvlife import LogWriter
 from kvlife.events import BY_CODE, Marked
 from kvlife.invariants import Checker
 from kvlife.log import open_run
-from kvlife.replay.bisection import SEARCHES, Searcher
 from kvlife.replay.cli import main
-from kvlife.replay.conditions import parse_condition
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.finding.bisection import SEARCHES, Searcher
+from kvlife.replay.finding.conditions import parse_condition
+from kvlife.replay.history.timeline import Timeline
 
 # Each life: admitted, pages 1 and 2 taken, committed, released. 31 pages are free else.
 LIVES = [made.life_of(f"r{n}", 1, [1, 2]) for n in range(4)]

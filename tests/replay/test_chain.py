@@ -5,8 +5,8 @@ import recorded_runs as made
 
 from kvlife import Checker, open_run
 from kvlife.events import Evicted, Pinned, Protected, StepDispatched, Unpinned
-from kvlife.replay.chain import MAX_LINKS, explain
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.history.chain import MAX_LINKS, explain
+from kvlife.replay.replaying.session import Settings, replay_run
 
 
 def chain_of(path):

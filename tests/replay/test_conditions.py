@@ -9,8 +9,8 @@ import recorded_runs as made
 from kvlife import CacheGroup, Observer, PoolConfig
 from kvlife.errors import ConfigError
 from kvlife.events import Pinned, Retracted, SessionSaved, StepDispatched
-from kvlife.replay.conditions import MAX_DEPTH, MAX_LENGTH, parse_condition
-from kvlife.replay.metrics import METRICS
+from kvlife.replay.finding.conditions import MAX_DEPTH, MAX_LENGTH, parse_condition
+from kvlife.replay.finding.metrics import METRICS
 
 CONFIG = made.CONFIG
 

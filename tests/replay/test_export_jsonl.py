@@ -19,7 +19,7 @@ from told_runs import told_run
 from kvlife import CacheGroup, LogWriter
 from kvlife.events import BY_NAME, FIELDS, FieldKind, same_event
 from kvlife.log import RunHeader, open_run
-from kvlife.replay import export_command
+from kvlife.replay.exporting import export_command
 
 _LISTS = (FieldKind.ROWS, FieldKind.LENGTHS, FieldKind.GROUP_PAGES, FieldKind.HOST_PAGES)
 

@@ -9,7 +9,7 @@ from kvlife import CacheGroup
 from kvlife.events import FIELDS, FieldKind
 from kvlife.ledger import PageState
 from kvlife.log import open_run
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.history.timeline import Timeline
 
 pq = pytest.importorskip("pyarrow.parquet", reason="the extra arrow is not installed")
 

@@ -10,7 +10,7 @@ import pytest
 import recorded_runs as made
 
 from kvlife import CacheGroup, LogWriter, ReqKvInfo
-from kvlife.replay.columns import BLOCKS, LETTERS, duration, ladder_bar, ranges, window_bar
+from kvlife.replay.output.columns import BLOCKS, LETTERS, duration, ladder_bar, ranges, window_bar
 
 
 @pytest.fixture

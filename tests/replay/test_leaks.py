@@ -10,10 +10,10 @@ from kvlife import CacheGroup, LogWriter
 from kvlife.events import Admitted, Marked, Pinned, Released, Resumed
 from kvlife.ledger import PageState, RowState
 from kvlife.log import Retention, open_run
-from kvlife.replay.holdings import Holdings
-from kvlife.replay.leaks import find_leaks
-from kvlife.replay.timeline import Timeline
-from kvlife.replay.view import look
+from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.history.view import look
+from kvlife.replay.holding.holdings import Holdings
+from kvlife.replay.holding.leaks import find_leaks
 from kvlife.simulation import (
     SchedulerConfig,
     SimulationPlan,

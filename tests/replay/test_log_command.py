@@ -13,7 +13,7 @@ import recorded_runs as made
 from kvlife import LogWriter, open_run
 from kvlife.events import Allocated
 from kvlife.log import RunHeader
-from kvlife.replay.selecting import RequestRows, Selection, names_page
+from kvlife.replay.history.selecting import RequestRows, Selection, names_page
 
 ROOT = Path(__file__).resolve().parents[2]
 

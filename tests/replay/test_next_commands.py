@@ -9,7 +9,7 @@ import recorded_runs as made
 
 from kvlife.events import Marked, Pinned, Unpinned
 from kvlife.replay.cli import COMMANDS
-from kvlife.replay.quoting import command_line, printable, shell_word
+from kvlife.replay.output.quoting import command_line, printable, shell_word
 
 SOUND = [made.admitted("r1", 1), made.allocated([1], [8], [1, 2]), made.committed([1], [8])]
 

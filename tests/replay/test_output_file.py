@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from kvlife.errors import ConfigError
-from kvlife.replay.output_file import (
+from kvlife.replay.output.output_file import (
     new_file,
     new_folder,
     refuse_output,

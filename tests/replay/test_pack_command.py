@@ -32,7 +32,7 @@ from kvlife.events import (
 from kvlife.log import RunHeader, open_run
 from kvlife.log.ints import varint
 from kvlife.log.zstd import _zstd
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.history.timeline import Timeline
 from kvlife.testing.faults import FAULTS, Kind, write_faulty_run
 
 

@@ -6,9 +6,9 @@ import pytest
 import recorded_runs as made
 
 from kvlife import CacheGroup, open_run
-from kvlife.replay.page_life import present_life, whole_history
-from kvlife.replay.timeline import Timeline
-from kvlife.replay.touches import PageWatch
+from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.history.touches import PageWatch
+from kvlife.replay.lives.page_life import present_life, whole_history
 
 WINDOWED = (CacheGroup("full"), CacheGroup("swa", window=16, num_pages=64))
 

@@ -18,9 +18,9 @@ from kvlife.events import (
     Violated,
 )
 from kvlife.log import RunHeader, open_run
-from kvlife.replay import session
-from kvlife.replay.chain import explain
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.history.chain import explain
+from kvlife.replay.replaying import session
+from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.simulation import SteadyLog
 
 CONFIG = PoolConfig(

@@ -7,9 +7,9 @@ import recorded_runs as made
 
 from kvlife import CacheGroup, KvEngine, LogWriter, PoolConfig, open_run
 from kvlife.events import Committed, SessionRestored, SessionSaved
-from kvlife.replay.request_life import read_request
-from kvlife.replay.selecting import Selection
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.history.selecting import Selection
+from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.lives.request_life import read_request
 
 CONFIG = PoolConfig(page_size=4, num_pages=64, max_requests=8, max_context_len=128)
 

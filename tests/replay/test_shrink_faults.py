@@ -7,8 +7,8 @@ import pytest
 
 from kvlife.errors import ConfigError
 from kvlife.log import open_run
+from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.shrinking import Program, Shrinker, recorded_culprit, run_trial, slice_run
-from kvlife.replay.timeline import Timeline
 from kvlife.testing.faults import FAULTS, Kind, write_faulty_run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))

@@ -13,8 +13,8 @@ import attrs
 import pytest
 
 from kvlife.log import open_run
-from kvlife.replay import session
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying import session
+from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.simulation import (
     SchedulerConfig,
     SimulationPlan,

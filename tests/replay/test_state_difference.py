@@ -6,9 +6,9 @@ from kvlife import CacheGroup, Observer, PoolConfig
 from kvlife.events import Pinned, Resized, Retracted, SessionSaved, StepDispatched
 from kvlife.ledger import Ledger
 from kvlife.log import open_run
-from kvlife.replay.event_words import numbers
-from kvlife.replay.state_difference import MAX_TOLD, difference_of
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.finding.state_difference import MAX_TOLD, difference_of
+from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.output.event_words import numbers
 
 GROUPS = (CacheGroup("full"), CacheGroup("swa", window=16))
 

@@ -6,7 +6,7 @@ import recorded_runs as made
 from kvlife.errors import ConfigError, LogError
 from kvlife.invariants import Checker
 from kvlife.log import open_run
-from kvlife.replay.timeline import Timeline
+from kvlife.replay.history.timeline import Timeline
 
 
 def digests_of(path):

@@ -13,9 +13,9 @@ import recorded_runs as made
 from kvlife.events import Released
 from kvlife.log import open_run
 from kvlife.replay.cli import main
-from kvlife.replay.top_command import TopView
-from kvlife.replay.top_frame import BAR_WIDTH, bar_cells
-from kvlife.replay.top_run import WatchedRun
+from kvlife.replay.watching.top_command import TopView
+from kvlife.replay.watching.top_frame import BAR_WIDTH, bar_cells
+from kvlife.replay.watching.top_run import WatchedRun
 
 FOREVER = float("inf")
 

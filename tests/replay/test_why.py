@@ -9,8 +9,8 @@ import pytest
 import recorded_runs as made
 
 from kvlife import CacheGroup, CommandRefused, KvEngine, PoolConfig
-from kvlife.replay.holdings import Holdings
-from kvlife.replay.why import why_admit, why_evict, why_reset
+from kvlife.replay.holding.holdings import Holdings
+from kvlife.replay.holding.why import why_admit, why_evict, why_reset
 
 
 @pytest.fixture

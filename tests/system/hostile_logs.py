@@ -29,10 +29,11 @@ from kvlife.errors import KvLifeError
 from kvlife.ledger import Ledger
 from kvlife.log import open_run
 from kvlife.log.header import decode_header
-from kvlife.replay.chain import explain
 from kvlife.replay.cli import main as command_line
-from kvlife.replay.report import as_json, print_report
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.history.chain import explain
+from kvlife.replay.history.next_commands import next_commands
+from kvlife.replay.replaying.report import as_json, print_report
+from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.simulation import simulate
 
 LIMIT_BYTES = 200 << 20
@@ -166,14 +167,15 @@ def replayed(path, settings):
         run = open_run(path, salvage=settings.salvage)
         outcome = replay_run(run, settings)
         chain = None if outcome.first is None else explain(run, outcome.first)
+        commands = () if outcome.first is None else next_commands(run, outcome.first)
     except KvLifeError as complaint:
         error = complaint
     if error is not None:
         assert 10 < len(str(error)) < 2000, f"no clear error: {error}"
         return error, None, None
     as_text = io.StringIO()
-    print_report(Console(file=as_text), outcome, chain, 1.0)
-    json.dumps(as_json(outcome, chain, 1.0), default=str)
+    print_report(Console(file=as_text), outcome, chain, commands, 1.0)
+    json.dumps(as_json(outcome, chain, commands, 1.0), default=str)
     return None, outcome, run
 
 

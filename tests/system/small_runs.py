@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from kvlife.log import LogWriter, Retention, open_run
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.simulation import (
     SchedulerConfig,
     SimulationPlan,

@@ -11,7 +11,7 @@ from kvlife.errors import ConfigError
 from kvlife.events import Committed, Released, Violated
 from kvlife.invariants import CATALOGUE
 from kvlife.log import open_run
-from kvlife.replay.session import Settings, replay_run
+from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.testing.faults import (
     FAULTS,
     Fault,

@@ -1,0 +1,1 @@
+"""The first event: `kvlife bisect` and `diff`."""

@@ -1,0 +1,1 @@
+"""Who holds what in a state: `kvlife inspect`, `leaks` and `why`."""

@@ -1,0 +1,1 @@
+"""What other engines recorded: `kvlife import`."""

@@ -1,0 +1,1 @@
+"""Events, and the lives of pages and requests: `kvlife log`, `page` and `request`."""

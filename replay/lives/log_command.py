@@ -1,0 +1,163 @@
+"""`kvlife log`: the events of a log, one a line, those that are asked for."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+from cyclopts import Parameter
+
+from kvlife.errors import ConfigError, KvLifeError
+from kvlife.events import Recorded
+from kvlife.log import LogRun, open_run
+from kvlife.replay.cli import FINE
+from kvlife.replay.history.selecting import Selection, Span, find_group, parse_kinds
+from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.output.event_json import event_json
+from kvlife.replay.output.event_words import words_of
+from kvlife.replay.output.moments import clock
+from kvlife.replay.output.quoting import printable
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class LogOptions:
+    """The options of `kvlife log`; an event is shown where all of them fit."""
+
+    kind: Annotated[
+        tuple[str, ...], Parameter(help="A kind of event, in any case; may stand repeatedly.")
+    ] = ()
+    request: Annotated[
+        str | None, Parameter(help="Events that name this request, or its row while it holds it.")
+    ] = None
+    page: Annotated[int | None, Parameter(help="Events that name this page.")] = None
+    group: Annotated[
+        str | None, Parameter(help="The page's cache group; by default the base group.")
+    ] = None
+    row: Annotated[int | None, Parameter(help="Events that name this row.")] = None
+    step: Annotated[
+        str | None, Parameter(help="Steps A:B (B not included), A:, :B, or one step.")
+    ] = None
+    time: Annotated[
+        str | None, Parameter(help="Times A:B in seconds by the clock of the events, as steps.")
+    ] = None
+    from_: Annotated[int | None, Parameter(name="--from", help="The first seq.")] = None
+    to: Annotated[int | None, Parameter(help="The last seq.")] = None
+    limit: Annotated[int | None, Parameter(help="Show so many events at most.")] = None
+    salvage: Annotated[
+        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
+    ] = False
+    json: Annotated[bool, Parameter(negative="", help="Print one JSON object a line.")] = False
+
+
+def log(
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
+    options: LogOptions | None = None,
+) -> int:
+    """Show the events of a log, one a line: seq, step, time, kind, and what it says.
+
+    Publishing names a row, and no pages: `kvlife page` has what happened to a page. Exit status:
+    0 fine, 2 the log is unusable; what can be read is shown all the same.
+    """
+    options = LogOptions() if options is None else options
+    if options.limit is not None and options.limit < 0:
+        raise ConfigError(f"--limit is how many are shown, at least 0, got {options.limit}")
+    if options.group is not None and options.page is None:
+        raise ConfigError("--group says which page --page means: give both, or neither")
+    run = open_run(log, salvage=options.salvage)
+    selected = islice(_selected(run, options), options.limit)
+    num_shown = 0
+    try:
+        for item in selected:
+            print(_json_line(run, item) if options.json else _line(run, item))
+            num_shown += 1
+        if not num_shown and options.limit != 0:
+            print("note: no event of the log fits what was asked for", file=sys.stderr)
+    finally:
+        sys.stdout.flush()
+        for note in _notes(run):
+            print(f"note: {note}", file=sys.stderr)
+    return FINE
+
+
+def _selected(run: LogRun, options: LogOptions) -> Iterator[Recorded]:
+    selection = Selection(
+        kinds=parse_kinds(options.kind),
+        page=_page(run, options),
+        row=_row(run, options.row),
+        request=options.request,
+        steps=Span.parse("--step", options.step),
+        seconds=Span.parse("--time", options.time),
+    )
+    start = _start(run, options.from_)
+    stop = run.next_seq if options.to is None else min(options.to + 1, run.next_seq)
+    if options.to is not None and options.to < start:
+        raise ConfigError(f"--to {options.to} lies before the first event asked for, {start}")
+    row = None if options.request is None else _row_of(run, options.request, start)
+    return selection.select(run, start, stop, row)
+
+
+def _page(run: LogRun, options: LogOptions) -> tuple[int, int] | None:
+    if options.page is None:
+        return None
+    group = run.layout.groups[find_group(run.layout, options.group)]
+    if options.page < 0:
+        raise ConfigError(f"--page is the number of a page, at least 0, got {options.page}")
+    return group.space_idx, options.page
+
+
+def _row(run: LogRun, row: int | None) -> int | None:
+    if row is not None and not 0 <= row < run.layout.num_rows:
+        raise ConfigError(f"--row {row}: the log's rows are [0, {run.layout.num_rows})")
+    return row
+
+
+def _start(run: LogRun, wanted: int | None) -> int:
+    if wanted is None:
+        return min([stretch.first_seq for stretch in islice(run.stretches(), 1)] or [run.begins_at])
+    if not 0 <= wanted < max(run.next_seq, 1):
+        raise ConfigError(f"--from {wanted}: the log's events are [0, {run.next_seq})")
+    return wanted
+
+
+def _row_of(run: LogRun, rid: str, start: int) -> int | None:
+    """The row that a request holds at `start`; None where it holds none, or it is not known."""
+    if start <= run.begins_at:
+        return None
+    try:
+        return Timeline(run).state(start).requests.get(rid)
+    except KvLifeError as error:
+        print(
+            f"note: which row {rid!r} holds at seq {start} is not known: {error}", file=sys.stderr
+        )
+        return None
+
+
+def _notes(run: LogRun) -> list[str]:
+    notes = list(run.warnings)
+    if run.live:
+        notes.append(f"another process is writing this run: seen up to seq {run.next_seq - 1}")
+    notes += [
+        f"a full disk kept events [{gap.first_seq}, {gap.next_seq}) out of the log"
+        for gap in run.gaps
+    ]
+    for hole in dict.fromkeys(run.skipped):
+        end = "the end" if hole.next_seq is None else f"seq {hole.next_seq}"
+        notes.append(f"salvage left out seq {hole.first_seq} to {end}: {hole.reason}")
+    return notes
+
+
+def _line(run: LogRun, item: Recorded) -> str:
+    words = words_of(item.event, run.layout)
+    return f"{item.seq:>10}  {item.step:>8}  {clock(item.time_ns):>15}  {printable(words)}"
+
+
+def _json_line(run: LogRun, item: Recorded) -> str:
+    return json_format.dumps(event_json(item, run.layout))

@@ -1,0 +1,81 @@
+"""`kvlife page`: who owns a page since when, and what happened to it."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from kvlife.errors import ConfigError
+from kvlife.ledger import Ledger
+from kvlife.replay.cli import FINE
+from kvlife.replay.history.selecting import find_group
+from kvlife.replay.history.view import look
+from kvlife.replay.lives.page_life import page_now, present_life, whole_history
+from kvlife.replay.lives.page_report import page_json, page_lines
+from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.progress import progress_bar
+
+
+def page(
+    log: Annotated[
+        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
+    ],
+    page: Annotated[int, Parameter(help="The page.")],
+    *,
+    group: Annotated[
+        str | None, Parameter(help="Its cache group; by default the base group.")
+    ] = None,
+    at: Annotated[
+        int | None, Parameter(help="Look at the state after the event of this seq; else the last.")
+    ] = None,
+    limit: Annotated[int, Parameter(help="Show the last so many touches, and the first.")] = 40,
+    all_: Annotated[
+        bool,
+        Parameter(name="--all", negative="", help="Show all lives of the page, and every touch."),
+    ] = False,
+    salvage: Annotated[
+        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
+    ] = False,
+    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+) -> int:
+    """Show who owns a page since when, and what happened to it: its present life, or its last.
+
+    Each line is a touch: it was taken, referenced, published, let go, evicted, pinned. Exit status:
+    0 fine, 2 the log is unusable, or has no such page.
+    """
+    if limit < 1:
+        raise ConfigError(f"--limit is how many touches are shown, at least 1, got {limit}")
+    view = look(log, at, salvage=salvage)
+    layout = view.ledger.layout
+    found = layout.groups[find_group(layout, group)]
+    _require_page(view.ledger, found.space_idx, page)
+    now = page_now(view.ledger, found.space_idx, page)
+    read = view.ledger.next_seq - view.timeline.first_seq
+    with progress_bar("reading", read, quiet=json or not all_) as bar:
+        if all_:
+            stop = view.ledger.next_seq
+            life = whole_history(view.timeline, found.space_idx, page, stop, bar.advance)
+        else:
+            life = present_life(view.timeline, found.space_idx, page, view.ledger, bar.advance)
+    if json:
+        print(json_format.dumps(page_json(view, found, page, now, life)))
+    else:
+        lines = page_lines(view, found, page, now, life, None if all_ else limit)
+        print_lines(Console(highlight=False), lines)
+    return FINE
+
+
+def _require_page(ledger: Ledger, space_idx: int, page: int) -> None:
+    num_pages = ledger.spaces[space_idx].num_pages
+    name = ledger.layout.spaces[space_idx].name
+    if page == 0:
+        raise ConfigError("page 0 is reserved for padded writes, and never handed out")
+    if not 0 < page < num_pages:
+        raise ConfigError(
+            f"page {page} is out of range: page space {name} has pages [1, {num_pages})"
+            f" after seq {ledger.next_seq - 1}"
+        )

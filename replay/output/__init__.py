@@ -1,0 +1,1 @@
+"""How commands write: lines and columns, names and times in words, files, progress."""

@@ -1,0 +1,1 @@
+"""Running a log again under the checker: `kvlife replay`."""

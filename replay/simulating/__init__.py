@@ -1,0 +1,1 @@
+"""A workload through the engine: `kvlife simulate`."""

@@ -1,0 +1,1 @@
+"""Runs that are being written, in the terminal: `kvlife top`."""
