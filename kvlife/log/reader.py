@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
 from kvlife.config import Layout, compile_layout
 from kvlife.errors import LogCorrupt, LogError, LogTruncated, LogVersionError
-from kvlife.events import Recorded
+from kvlife.events import Recorded, Violated
 from kvlife.ledger import FrozenState
 from kvlife.log.claim import is_live
 from kvlife.log.cursor import BadBytes
-from kvlife.log.decode import widest
+from kvlife.log.decode import Decoder, widest
 from kvlife.log.files import (
     HEADER_NAME,
     SegmentFile,
@@ -36,7 +36,14 @@ from kvlife.log.segment_file import (
 )
 from kvlife.log.snapshot_file import read_head, read_snapshot
 from kvlife.log.stretch import Position, Stretch
-from kvlife.log.tail import CloseMark, Gap, Tail, damage_of, holds_records, scan_tail
+from kvlife.log.tail import (
+    Gap,
+    Tail,
+    damage_of,
+    holds_records,
+    scan_tail,
+    warning_of_end,
+)
 
 _TRIES = 5
 
@@ -48,11 +55,6 @@ class Skipped:
     first_seq: int
     next_seq: int | None
     reason: str
-
-
-def runs(path: str | os.PathLike[str]) -> list[Path]:
-    """The run directories in a log's root, the oldest first."""
-    return list_runs(path)
 
 
 def open_run(path: str | os.PathLike[str], *, salvage: bool = False) -> LogRun:
@@ -104,9 +106,9 @@ class LogRun:
         self._files: list[SegmentFile] = []
         self._heads: list[SegmentHead | None] = []
         self.snapshots: list[int] = []
-        tail = self._open_files()
+        self._tail = tail = self._open_files()
         self.next_seq = tail.next_seq
-        self.closed: CloseMark | None = tail.closed
+        self.closed = tail.closed
         self.gaps = self._gaps(tail)
         first_seq = self._files[0].first_seq if self._files else 0
         self.snapshots = [seq for seq in self.snapshots if first_seq <= seq <= self.next_seq]
@@ -135,6 +137,21 @@ class LogRun:
                 yield from group
             else:
                 yield from (recorded for recorded in group if low <= recorded.seq < high)
+
+    def event(self, seq: int) -> Recorded | None:
+        """The event of a seq; None where the log does not have it. Raises as `events`."""
+        return next(iter(self.events(seq, seq + 1)), None)
+
+    def violated(self) -> Violated | None:
+        """The mark of the violation that ended the run: the last event, in a group of its own."""
+        kind, mark = self._tail.last_kind, self._tail.mark
+        events: Sequence[object] = ()
+        if kind == Violated.CODE:
+            events = Decoder(self.layout).group(kind, mark, 0, len(mark))
+        elif kind is None and self.next_seq:
+            # The last segment has no event yet, or is damaged.
+            events = [item.event for group in self.groups(self.next_seq - 1) for item in group]
+        return next((event for event in events if isinstance(event, Violated)), None)
 
     def groups(
         self, start: int | None = None, stop: int | None = None, *, layout: Layout | None = None
@@ -262,23 +279,10 @@ class LogRun:
             if not self.salvage:
                 raise damage
             self._warnings.append(str(damage))
-        if not self.live:
-            self._warn_of_end(file, head, tail, len(content))
+        warning = None if self.live else warning_of_end(file, head, tail, len(content))
+        if warning is not None:
+            self._warnings.append(warning)
         return tail
-
-    def _warn_of_end(
-        self, file: SegmentFile, head: SegmentHead, tail: Tail, num_bytes: int
-    ) -> None:
-        if tail.torn is not None:
-            self._warnings.append(
-                f"{file.path.name}: an unreadable end was dropped at offset {tail.torn.offset}"
-                f" ({tail.torn}): the log ends before seq {tail.next_seq}"
-            )
-        elif not tail.sealed and num_bytes < head.file_bytes:
-            self._warnings.append(
-                f"{file.path.name}: cut to {num_bytes} of {head.file_bytes} bytes:"
-                f" the log ends before seq {tail.next_seq}"
-            )
 
     def _gaps(self, tail: Tail) -> list[Gap]:
         heads = [head for head in self._heads if head is not None]

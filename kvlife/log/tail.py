@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kvlife.errors import LogCorrupt, LogError, LogTruncated
+from kvlife.events import Violated
 from kvlife.log.cursor import BadBytes
 from kvlife.log.files import SegmentFile
 from kvlife.log.segment_file import SegmentHead
@@ -43,10 +44,14 @@ class Gap:
 class Tail:
     """What the last segment says of the log's end.
 
-    `bad` lists the bad records that valid ones follow, `torn` the one that none does.
+    `last_kind` is the kind of the record that holds the last event, or of a gap behind it; None
+    where this segment does not tell. `mark` is the body of that of a violation. `bad` lists the bad
+    records that valid ones follow, `torn` the one that none does.
     """
 
     next_seq: int
+    last_kind: int | None = None
+    mark: bytes = b""
     closed: CloseMark | None = None
     sealed: bool = False
     gaps: list[Gap] = attrs.field(factory=list)
@@ -78,19 +83,27 @@ def scan_tail(head: SegmentHead, content: bytes) -> Tail:
                 tail.bad.append(bad)
         else:
             break
+    if tail.bad:
+        tail.last_kind = None
     return tail
 
 
 def _scan(tail: Tail, head: SegmentHead, content: bytes, offset: int, link: int | None) -> None:
     for kind, body, end, _, _, _, _ in records(content, offset, link, head.step, head.time_ns):
-        tail.next_seq += num_events_in(kind, content, body, end)
-        if kind == CLOSE and end - body == CLOSE_BODY.size:
+        num_events = num_events_in(kind, content, body, end)
+        if num_events:
+            tail.next_seq += num_events
+            tail.last_kind = kind
+            if kind == Violated.CODE:
+                tail.mark = content[body:end]
+        elif kind == CLOSE and end - body == CLOSE_BODY.size:
             tail.closed = read_close(content, body, end)
             tail.next_seq = tail.closed.next_seq
         elif kind == SNAPSHOT and end - body == SEQ.size:
             (tail.next_seq,) = SEQ.unpack_from(content, body)
         elif kind == GAP and end - body == SEQS.size:
             first_seq, tail.next_seq = SEQS.unpack_from(content, body)
+            tail.last_kind = GAP
             # The gap that a segment begins with is known from its head.
             if first_seq >= head.first_seq:
                 tail.gaps.append(Gap(first_seq=first_seq, next_seq=tail.next_seq))
@@ -111,6 +124,21 @@ def damage_of(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError
         return LogTruncated(
             f"{file.path}: is sealed, so segment {file.idx + 1} followed it, and is missing:"
             " use --salvage to read what is there"
+        )
+    return None
+
+
+def warning_of_end(file: SegmentFile, head: SegmentHead, tail: Tail, num_bytes: int) -> str | None:
+    """What a reader should know of the end of a last segment of so many bytes."""
+    if tail.torn is not None:
+        return (
+            f"{file.path.name}: an unreadable end was dropped at offset {tail.torn.offset}"
+            f" ({tail.torn}): the log ends before seq {tail.next_seq}"
+        )
+    if not tail.sealed and num_bytes < head.file_bytes:
+        return (
+            f"{file.path.name}: cut to {num_bytes} of {head.file_bytes} bytes:"
+            f" the log ends before seq {tail.next_seq}"
         )
     return None
 

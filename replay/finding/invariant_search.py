@@ -88,7 +88,7 @@ def _refused(searcher: Searcher, invariant: Invariant, num_events: int = 0) -> B
     violated = timeline.violated
     if violated is None or violated.applied or searcher.stop < violated.seq:
         return None
-    item = next(iter(timeline.run.events(violated.seq, violated.seq + 1)), None)
+    item = timeline.run.event(violated.seq)
     if item is None:
         return None
     ledger = timeline.state(violated.seq)

@@ -126,7 +126,7 @@ def _last(found: Found) -> Link:
 def _culprit(run: LogRun, found: Found) -> Recorded | None:
     if found.event is None:
         return None
-    return next(iter(run.events(found.seq, found.seq + 1)), None)
+    return run.event(found.seq)
 
 
 def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWatch | RowWatch]:

@@ -125,6 +125,6 @@ class _Asking:
 
     def _culprit(self) -> Recorded | None:
         try:
-            return next(iter(self.run.events(self.found.seq, self.found.seq + 1)), None)
+            return self.run.event(self.found.seq)
         except KvLifeError:
             return None

@@ -39,7 +39,7 @@ def refused_event(view: View) -> Refused | None:
     if violated is None or violated.applied or not view.at_end:
         return None
     try:
-        item = next(iter(view.run.events(violated.seq, violated.seq + 1)), None)
+        item = view.run.event(violated.seq)
     except KvLifeError:
         return None  # the notes of the view say what is wrong there
     return None if item is None else Refused(item, violated.invariant)

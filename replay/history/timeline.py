@@ -45,7 +45,7 @@ class Timeline:
     """
 
     def __init__(self, run: LogRun) -> None:
-        """Read nothing but the run's last event; raises `LogError` where no state is known."""
+        """Read no event; raises `LogError` where no state is known."""
         self.run = run
         refuse_beyond_memory(run.layout)
         self._known = known_states(run)
@@ -55,6 +55,8 @@ class Timeline:
                 " there is no state to start from"
             )
         self.first_seq = self._known[0]
+        # The event by which the last `state` was reached, which is often asked for next.
+        self._newest: Recorded | None = None
         self.violated = self._last_violation()
         self.last_seq = run.next_seq
         if self.violated is not None:
@@ -69,7 +71,7 @@ class Timeline:
         wanted = self.last_seq if seq is None else self._reached(seq)
         ledger = self._nearest(wanted)
         for moment in self._walk(ledger, ledger.next_seq, wanted):
-            ledger = moment.ledger
+            ledger, self._newest = moment.ledger, moment.item
         if ledger.next_seq < wanted:
             raise LogError(
                 f"{self.run.path}: events [{ledger.next_seq}, {wanted}) are missing, so the state"
@@ -103,7 +105,9 @@ class Timeline:
 
     def last_event(self, seq: int) -> Recorded | None:
         """The last event below `seq`, which led to the state there."""
-        return next(iter(self.run.events(seq - 1, seq)), None) if seq > self.first_seq else None
+        if self._newest is not None and self._newest.seq == seq - 1:
+            return self._newest
+        return self.run.event(seq - 1) if seq > self.first_seq else None
 
     def _reached(self, seq: int) -> int:
         if self.first_seq <= seq <= self.run.next_seq:
@@ -114,13 +118,10 @@ class Timeline:
         )
 
     def _last_violation(self) -> Violated | None:
-        if self.run.next_seq <= self.first_seq:
-            return None
-        last = self.last_event(self.run.next_seq)
-        if last is None or not isinstance(last.event, Violated):
-            return None
-        # A header that is silent about a policy belongs to a run that went on (see Fold).
-        return last.event if self.first_seq <= last.event.seq < last.seq else None
+        mark = self.run.violated()
+        # One that names no event before it ends nothing.
+        fits = mark is not None and self.first_seq <= mark.seq < self.run.next_seq - 1
+        return mark if fits else None
 
     def _nearest(self, seq: int) -> Ledger:
         """The newest known state at or before `seq`; a snapshot that cannot be read is passed."""

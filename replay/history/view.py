@@ -45,7 +45,7 @@ class View:
         """Whether the run says of this very moment that nothing but cache should be held."""
         last = self.last
         if self.ended_by is not None:
-            last = next(iter(self.run.events(self.ended_by.seq)), None)
+            last = self.run.event(self.ended_by.seq)
         return last is not None and isinstance(last.event, Marked) and last.event.idle
 
     @property

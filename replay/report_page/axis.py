@@ -73,7 +73,7 @@ def _columns(num_events: int, layout: Layout) -> int:
 
 def _time_of(run: LogRun, seq: int) -> int | None:
     try:
-        recorded = next(iter(run.events(seq, seq + 1)), None)
+        recorded = run.event(seq)
     except KvLifeError:
         return None  # the replay says what is wrong with the log
     return None if recorded is None else recorded.time_ns

@@ -51,7 +51,7 @@ def _checks_all(header: RunHeader) -> bool:
 
 
 def _item(timeline: Timeline, seq: int) -> Recorded | None:
-    return next(iter(timeline.run.events(seq, seq + 1)), None)
+    return timeline.run.event(seq)
 
 
 def judge(timeline: Timeline, item: Recorded, ledger: Ledger) -> Finding | None:
