@@ -40,8 +40,13 @@ from kvlife.log.ints import (
 from kvlife.log.notes import Notes
 from kvlife.log.wire import GROUP, MAX_RUN, MAX_RUN_TOTAL
 
-# Fields that name pages which an event takes from the free list.
-_TAKEN = frozenset({(Allocated, "pages"), (Resumed, "restored")})
+# Fields, as code and index, that name pages which an event takes from the free list.
+_TAKEN = frozenset(
+    (event_type.CODE, idx)
+    for event_type, name in ((Allocated, "pages"), (Resumed, "restored"))
+    for idx, field in enumerate(FIELDS[event_type])
+    if field.name == name
+)
 _REQUESTS = {Admitted: "rid", Resumed: "rid", Released: "rid", Retracted: "rid"}
 _REQUESTS |= {SessionSaved: "rid", SessionRestored: "rid", Pinned: "owner"}
 _SESSIONS = frozenset({SessionSaved, SessionRestored, SessionClosed})
@@ -61,7 +66,6 @@ class Encoder:
         self.notes = Notes(self._num_groups)
         self._batch: Batch | None = None
         self._key = (0, 0)
-        self._takes = False
         self._num_rows = 0
         self._run_left = 0
         self._event: Event | None = None
@@ -108,23 +112,22 @@ class Encoder:
         return GROUP, bytes(whole)
 
     def _put_event(self, out: bytearray, event: Event) -> None:
-        fields = FIELDS.get(type(event))
-        if fields is None:
+        plan = _PLANS.get(type(event))
+        if plan is None:
             raise EventError(f"{type(event).__name__} is no event that a log can hold")
         self._event = event
         self._batch = None
-        self._note_ids(event)
-        for idx, field in enumerate(fields):
+        for idx, (field, put_field) in enumerate(plan):
             self._key = (event.CODE, idx)
-            self._takes = (type(event), field.name) in _TAKEN
             try:
-                self._by_kind[field.kind](self, out, getattr(event, field.name))
+                put_field(self, out, getattr(event, field.name))
             except _MISUSE as error:
                 raise EventError(
                     f"{type(event).__name__}.{field.name} must be {field.kind.value}: {error}"
                 ) from error
         if self._run_left < 0:
             raise EventError(f"a group that names more than {MAX_RUN_TOTAL} rows: make it smaller")
+        self._note_ids(event)
 
     def _note_ids(self, event: Event) -> None:
         notes, kind = self.notes, type(event)
@@ -261,7 +264,7 @@ class Encoder:
 
     def _pages(self, out: bytearray, value: Sequence[I32]) -> None:
         self._one_each(value, self._num_groups)
-        noted = self.notes.taken if self._takes else self.notes.named
+        noted = self.notes.taken if self._key in _TAKEN else self.notes.named
         for pages, group_noted in zip(value, noted, strict=True):
             self._page_list(out, pages, group_noted)
 
@@ -327,7 +330,7 @@ class Encoder:
         if len(value) != wanted:
             raise ValueError(f"{len(value)} entries for {wanted} groups")
 
-    _by_kind: ClassVar[dict[FieldKind, Callable[[Any, bytearray, Any], None]]] = {  # Any: by kind
+    by_kind: ClassVar[dict[FieldKind, Callable[[Any, bytearray, Any], None]]] = {  # Any: by kind
         FieldKind.TEXT: _text,
         FieldKind.MAYBE_TEXT: _maybe_text,
         FieldKind.REASON: _reason,
@@ -350,6 +353,13 @@ class Encoder:
         FieldKind.CURSOR_ARRAYS: _cursor_arrays,
         FieldKind.LINKS: _links,
     }
+
+
+# By event, its fields and what puts each; enums are slow as keys.
+_PLANS = {
+    event_type: tuple((field, Encoder.by_kind[field.kind]) for field in fields)
+    for event_type, fields in FIELDS.items()
+}
 
 
 def _lengths(trail: LenTrail, lengths: I32) -> bytes:

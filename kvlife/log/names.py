@@ -41,15 +41,16 @@ class StretchNames:
 
     `named` and `taken` hold bits by page, for each page space: the pages that an event names, and
     those that one takes from the free list. `rows` holds bits by row; `requests` and `sessions`
-    hold the crc32 of ids. A name that is not here is not named; one that is here may not be.
+    hold the crc32 of ids, 4 bytes each, rising. A name that is not here is not named; one that is
+    here may not be.
     """
 
     first_seq: int
     named: tuple[bytes, ...]
     taken: tuple[bytes, ...]
     rows: bytes
-    requests: frozenset[int]
-    sessions: frozenset[int]
+    requests: bytes
+    sessions: bytes
 
     def names_page(self, space_idx: int, page: int) -> bool:
         """Whether an event may name the page; publishing names a row alone."""
@@ -65,16 +66,20 @@ class StretchNames:
 
     def names_request(self, rid: str) -> bool:
         """Whether an event may name the request by its id; most name the row it holds."""
-        return zlib.crc32(rid.encode()) in self.requests
+        return _has_id(self.requests, rid)
 
     def names_session(self, session_id: str) -> bool:
         """Whether an event may name the session by its id."""
-        return zlib.crc32(session_id.encode()) in self.sessions
+        return _has_id(self.sessions, session_id)
 
 
 def _has(bits: bytes, number: int) -> bool:
     byte = number >> 3
     return byte < len(bits) and bool(bits[byte] >> (number & 7) & 1)
+
+
+def _has_id(checksums: bytes, text: str) -> bool:
+    return bool((np.frombuffer(checksums, "<u4") == zlib.crc32(text.encode())).any())
 
 
 def write_names(path: Path, head_crc: int, stretches: Sequence[StretchNames]) -> int:
@@ -98,7 +103,7 @@ def _pieces(stretch: StretchNames) -> list[bytes]:
         pieces += [_NUMBER.pack(len(named)), named, taken]
     pieces += [_NUMBER.pack(len(stretch.rows)), stretch.rows]
     for checksums in (stretch.requests, stretch.sessions):
-        pieces += [_NUMBER.pack(len(checksums)), np.array(sorted(checksums), "<u4").tobytes()]
+        pieces += [_NUMBER.pack(len(checksums) // 4), checksums]
     return pieces
 
 
@@ -171,8 +176,8 @@ class _Reader:
                     named=tuple(named for named, _ in pages),
                     taken=tuple(taken for _, taken in pages),
                     rows=self._take(self._number()),
-                    requests=self._checksums(),
-                    sessions=self._checksums(),
+                    requests=self._take(4 * self._number()),
+                    sessions=self._take(4 * self._number()),
                 )
             )
         return found
@@ -186,6 +191,3 @@ class _Reader:
             raise BadBytes("ends in the middle of a field")
         self._pos += num_bytes
         return self._raw[self._pos - num_bytes : self._pos]
-
-    def _checksums(self) -> frozenset[int]:
-        return frozenset(np.frombuffer(self._take(4 * self._number()), "<u4").tolist())

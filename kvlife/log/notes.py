@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -36,14 +36,26 @@ class Notes:
 
 @attrs.define
 class _Sets:
-    """The names of one stretch while it is written; pages are by page space."""
+    """The names of one stretch while it is written; pages by page space, ids as often as named."""
 
     first_seq: int
     named: list[_Seen]
     taken: list[_Seen]
     rows: _Seen
-    requests: set[int] = attrs.field(factory=set)
-    sessions: set[int] = attrs.field(factory=set)
+    requests: bytearray = attrs.field(factory=bytearray)
+    sessions: bytearray = attrs.field(factory=bytearray)
+
+    def packed(self) -> StretchNames:
+        """The same, as a file has it."""
+        pairs = zip(self.named, self.taken, strict=True)
+        return StretchNames(
+            first_seq=self.first_seq,
+            named=tuple(_bits(named | taken) for named, taken in pairs),
+            taken=tuple(map(_bits, self.taken)),
+            rows=_bits(self.rows),
+            requests=_rising(self.requests),
+            sessions=_rising(self.sessions),
+        )
 
 
 class GatheredNames:
@@ -55,13 +67,14 @@ class GatheredNames:
     def __init__(self, layout: Layout, first_seq: int) -> None:
         self._layout = layout
         self._num_pages = [space.num_pages for space in layout.spaces]
-        self._sets = [self._empty(first_seq)]
+        self._sets = self._empty(first_seq)
+        self._done: list[StretchNames] = []
         self.lost = False
 
     def take_up(self, notes: Notes, next_seq: int | None) -> None:
         """Add notes to the present stretch; the next one begins at `next_seq`, if that is given."""
         lost, self.lost = self.lost, True
-        sets = self._sets[-1]
+        sets = self._sets
         for space_idx, num_pages in notes.num_pages.items():
             self._grow(space_idx, num_pages)
         for group in self._layout.groups:
@@ -69,28 +82,16 @@ class GatheredNames:
             _mark(named, notes.named[group.idx])
             _mark(taken, notes.taken[group.idx])
         _mark(sets.rows, notes.rows)
-        sets.requests.update(_checksums(notes.requests))
-        sets.sessions.update(_checksums(notes.sessions))
+        sets.requests += _checksums(notes.requests)
+        sets.sessions += _checksums(notes.sessions)
         if next_seq is not None and next_seq != sets.first_seq:
-            self._sets.append(self._empty(next_seq))
+            self._done.append(sets.packed())
+            self._sets = self._empty(next_seq)
         self.lost = lost
 
     def stretches(self) -> list[StretchNames]:
         """The names of each stretch."""
-        return [
-            StretchNames(
-                first_seq=sets.first_seq,
-                named=tuple(
-                    _bits(named | taken)
-                    for named, taken in zip(sets.named, sets.taken, strict=True)
-                ),
-                taken=tuple(map(_bits, sets.taken)),
-                rows=_bits(sets.rows),
-                requests=frozenset(sets.requests),
-                sessions=frozenset(sets.sessions),
-            )
-            for sets in self._sets
-        ]
+        return [*self._done, self._sets.packed()]
 
     def _empty(self, first_seq: int) -> _Sets:
         return _Sets(
@@ -104,8 +105,7 @@ class GatheredNames:
         more = num_pages - self._num_pages[space_idx]
         if more > 0:
             self._num_pages[space_idx] = num_pages
-            sets = self._sets[-1]
-            for columns in (sets.named, sets.taken):
+            for columns in (self._sets.named, self._sets.taken):
                 columns[space_idx] = np.concatenate([columns[space_idx], np.zeros(more, np.bool_)])
 
 
@@ -124,5 +124,10 @@ def _bits(seen: _Seen) -> bytes:
     return np.packbits(seen, bitorder="little").tobytes()
 
 
-def _checksums(texts: Iterable[str]) -> Iterable[int]:
-    return (zlib.crc32(text.encode()) for text in texts)
+def _checksums(texts: Sequence[str]) -> bytes:
+    crcs = (zlib.crc32(text.encode()) for text in texts)
+    return np.fromiter(crcs, "<u4", len(texts)).tobytes()
+
+
+def _rising(checksums: bytearray) -> bytes:
+    return np.unique(np.frombuffer(checksums, "<u4")).tobytes()

@@ -8,7 +8,16 @@ import pytest
 import kvlife.log.names as names_file
 from kvlife import LogWriter, PoolConfig
 from kvlife.config import compile_layout
-from kvlife.events import Admitted, Allocated, Committed, Released, RolledBack, SessionSaved
+from kvlife.errors import EventError
+from kvlife.events import (
+    Admitted,
+    Allocated,
+    Committed,
+    Released,
+    Resized,
+    RolledBack,
+    SessionSaved,
+)
 from kvlife.log import Retention, RunHeader, open_run
 from kvlife.log.names import StretchNames, read_names, write_names
 from kvlife.log.notes import GatheredNames, Notes
@@ -168,7 +177,7 @@ def test_any_bytes_are_read_without_an_error(tmp_path, seed, monkeypatch):
     head = run._heads[0]
     sound = StretchNames(
         first_seq=0, named=(b"\x06",), taken=(b"\x02",), rows=b"\x02",
-        requests=frozenset({7}), sessions=frozenset(),
+        requests=b"\x07\0\0\0", sessions=b"",
     )  # fmt: skip
     path = tmp_path / "names"
     write_names(path, head.crc, [sound])
@@ -192,6 +201,19 @@ def test_names_that_could_not_be_gathered_are_not_written():
     assert names.lost
     names.take_up(Notes(1), None)
     assert names.lost
+
+
+@pytest.mark.parametrize("wrong", [admitted(7, 1), admitted("\ud800", 1), Resized(0, "many")])
+def test_an_event_that_is_refused_names_nothing(tmp_path, wrong):
+    """An ill-formed event is an `EventError`, and the names of its segment are still written."""
+    writer = LogWriter(tmp_path)
+    writer.start(RunHeader(config=CONFIG))
+    with pytest.raises(EventError):
+        writer.append(0, 0, 0, [wrong])
+    writer.append(0, 0, 0, [admitted("r2", 2)])
+    writer.close()
+    (stretch,) = open_run(tmp_path).stretches()
+    assert stretch.names.names_request("r2")
 
 
 def test_names_go_with_their_segments(tmp_path):
