@@ -12,77 +12,27 @@ from kvlife.log import LogWriter
 from kvlife.testing.block_allocator import BlockAllocator
 
 
-class BlockAllocatorAdapter:
-    """`BlockAllocator`, with all verbs; a subclass may name another class as `_allocator_type`."""
-
-    _allocator_type: type[BlockAllocator] = BlockAllocator
+class BlockAllocatorAdapter(BlockAllocator):
+    """`BlockAllocator`, which has all verbs, made from a pool and with a look at its books."""
 
     def __init__(self, config: PoolConfig) -> None:
-        self._allocator = self._allocator_type(config.num_pages - 1, config.page_size)
-
-    def admit(self, rid: str, tokens: list[int]) -> int:
-        """As the allocator."""
-        return self._allocator.admit(rid, tokens)
-
-    def extend(self, rid: str, tokens: list[int]) -> None:
-        """As the allocator."""
-        self._allocator.extend(rid, tokens)
-
-    def publish(self, rid: str) -> None:
-        """As the allocator."""
-        self._allocator.publish(rid)
-
-    def roll_back(self, rid: str, length: int) -> None:
-        """As the allocator."""
-        self._allocator.roll_back(rid, length)
-
-    def fork(self, rid: str, child: str) -> None:
-        """As the allocator."""
-        self._allocator.fork(rid, child)
-
-    def free(self, rid: str) -> None:
-        """As the allocator."""
-        self._allocator.free(rid)
-
-    def abort(self, rid: str) -> None:
-        """As the allocator."""
-        self._allocator.abort(rid)
-
-    def preempt(self, rid: str) -> None:
-        """As the allocator."""
-        self._allocator.preempt(rid)
-
-    def evict(self, num_pages: int) -> None:
-        """As the allocator."""
-        self._allocator.evict(num_pages)
-
-    def reset(self) -> None:
-        """As the allocator."""
-        self._allocator.reset()
-
-    def pin(self, pin_id: str, rid: str) -> None:
-        """As the allocator."""
-        self._allocator.pin(pin_id, rid)
-
-    def unpin(self, pin_id: str) -> None:
-        """As the allocator."""
-        self._allocator.unpin(pin_id)
+        super().__init__(config.num_pages - 1, config.page_size)
 
     def table(self, rid: str) -> list[int]:
         """The block table of a request."""
-        return self._allocator.sequences[rid].table
+        return self.sequences[rid].table
 
     def free_pages(self) -> list[int]:
         """The free list; idle blocks are not in it."""
-        return self._allocator.free_blocks
+        return self.free_blocks
 
     def published(self) -> Iterable[tuple[bytes, int]]:
         """What prefixes are looked up by."""
-        return self._allocator.block_of.items()
+        return self.block_of.items()
 
     def refs(self) -> Mapping[int, int]:
         """The counts of all blocks."""
-        return dict(enumerate(self._allocator.refs))
+        return dict(enumerate(self.num_refs))
 
 
 class EngineAdapter:

@@ -25,14 +25,14 @@ class Sequence:
 class BlockAllocator:
     """Blocks 1 to `num_blocks` of `block_size` tokens; block 0 is left to padded writes.
 
-    A block is free, held (`refs` counts by whom), or idle: published, held by nobody, and kept for
-    the next request with the same prefix until a block is wanted and none is free.
+    A block is free, held (`num_refs` says by how many), or idle: published, held by nobody, and
+    kept for the next request with the same prefix until a block is wanted and none is free.
     """
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self.block_size = block_size
         self.free_blocks = list(range(num_blocks, 0, -1))
-        self.refs = [0] * (num_blocks + 1)
+        self.num_refs = [0] * (num_blocks + 1)
         self.idle: dict[int, None] = {}  # in the order in which they became idle
         self.block_of: dict[bytes, int] = {}
         self.hash_of: dict[int, bytes] = {}
@@ -168,16 +168,16 @@ class BlockAllocator:
         if not self.free_blocks:
             self._evict_oldest()
         block = self.free_blocks.pop()
-        self.refs[block] = 1
+        self.num_refs[block] = 1
         return block
 
     def _hold(self, block: int) -> None:
         self.idle.pop(block, None)
-        self.refs[block] += 1
+        self.num_refs[block] += 1
 
     def _let_go(self, block: int) -> None:
-        self.refs[block] -= 1
-        if self.refs[block] == 0:
+        self.num_refs[block] -= 1
+        if self.num_refs[block] == 0:
             self._keep_or_free(block)
 
     def _keep_or_free(self, block: int) -> None:

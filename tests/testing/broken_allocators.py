@@ -143,15 +143,15 @@ class ForksWithoutCounting(BlockAllocator):
     def fork(self, rid, child):
         super().fork(rid, child)
         for block in self.sequences[child].table:
-            if self.refs[block] > 1:
-                self.refs[block] -= 1
+            if self.num_refs[block] > 1:
+                self.num_refs[block] -= 1
 
 
 class LeavesHitsEvictable(BlockAllocator):
     """A block that is hit is counted, and stays in line for eviction."""
 
     def _hold(self, block):
-        self.refs[block] += 1
+        self.num_refs[block] += 1
 
 
 class HandsOutTwice(BlockAllocator):
@@ -223,6 +223,6 @@ class FreesTheOldTable(BlockAllocator):
 
 
 def adapter_of(allocator_type):
-    """The adapter of a broken allocator; it reaches all that the sound one can do."""
-    fields = {"_allocator_type": allocator_type}
-    return type(f"{allocator_type.__name__}Adapter", (BlockAllocatorAdapter,), fields)
+    """The adapter of a broken allocator: the look at the books is the sound one's."""
+    bases = (BlockAllocatorAdapter, allocator_type)
+    return type(f"{allocator_type.__name__}Adapter", bases, {})

@@ -193,7 +193,5 @@ class EagerBlocks(BlockAllocator):
         self.publish(rid)
 
 
-class EagerAdapter(BlockAllocatorAdapter):
+class EagerAdapter(BlockAllocatorAdapter, EagerBlocks):
     """The adapter of `EagerBlocks`."""
-
-    _allocator_type = EagerBlocks

@@ -301,7 +301,7 @@ def test_the_block_allocator_shares_what_it_should():
     assert blocks.sequences["r2"].table == [1, 2, 4]
     blocks.fork("r2", "r3")
     assert blocks.sequences["r3"].table == [1, 2, 5]
-    assert blocks.refs[:6] == [0, 3, 3, 1, 1, 1]
+    assert blocks.num_refs[:6] == [0, 3, 3, 1, 1, 1]
     for rid in ("r1", "r2", "r3"):
         blocks.free(rid)
     assert list(blocks.idle) == [2, 1]
