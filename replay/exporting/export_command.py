@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Annotated, BinaryIO
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.log import LogRun, open_run
@@ -19,6 +18,8 @@ from kvlife.replay.exporting.chrome import ChromeSink
 from kvlife.replay.exporting.story import Story
 from kvlife.replay.exporting.tracks import Sink
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.options import AsJson, LogPath, Salvage
+from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.output_file import (
     new_file,
     new_folder,
@@ -34,9 +35,7 @@ _EXTRAS = {"perfetto": ("perfetto", "perfetto"), "parquet": ("pyarrow", "arrow")
 
 
 def export(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
     to: Annotated[str, Parameter(help="What to write: perfetto, chrome, parquet or jsonl.")],
     output: Annotated[
@@ -48,11 +47,8 @@ def export(
         str | None,
         Parameter(help="For timelines: time (the default, if it went on), or events."),
     ] = None,
-    salvage: Annotated[
-        bool,
-        Parameter(negative="", help="Leave out what is damaged, up to the next snapshot."),
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Write a log as a timeline, as tables, or as text.
 
@@ -145,12 +141,8 @@ def _tell(told: dict[str, object], notes: list[str], *, json: bool) -> None:
     if json:
         print(json_format.dumps(told | {"notes": notes}))
         return
-    console = Console(highlight=False)
-    console.print(
+    what = (
         f"{told['output']}: {told['events']:,} events of {told['log']} as {told['to']}"
-        f" ({told['bytes']:,} bytes, {told['seconds']} s)",
-        markup=False,
-        soft_wrap=True,
+        f" ({told['bytes']:,} bytes, {told['seconds']} s)"
     )
-    for note in notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    print_lines([("", what), *(("yellow", f"note: {note}") for note in notes)])

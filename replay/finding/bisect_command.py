@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.log import open_run
@@ -19,6 +17,7 @@ from kvlife.replay.finding.conditions import Condition, parse_condition
 from kvlife.replay.finding.invariant_search import audit_of, first_break, invariant_named
 from kvlife.replay.finding.metrics import kinds_of_metrics
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.options import AsJson, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import progress_bar
 
@@ -32,9 +31,7 @@ _CONDITION = (
 
 
 def bisect(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     condition: Annotated[str, Parameter(help=_CONDITION)],
     *,
     from_: Annotated[
@@ -49,10 +46,8 @@ def bisect(
             " certain."
         ),
     ] = "snapshots",
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Find the first event after which a condition holds, or that breaks an invariant.
 
@@ -83,7 +78,7 @@ def bisect(
     if json:
         print(json_format.dumps(answer_json(answer, perf_counter() - begun), default=str))
     else:
-        print_lines(Console(highlight=False), answer_lines(answer, perf_counter() - begun))
+        print_lines(answer_lines(answer, perf_counter() - begun))
     return FOUND if invariant and answer.search.found else FINE
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.log import open_run
@@ -15,14 +14,13 @@ from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.finding.diff_report import comparison_json, comparison_lines
 from kvlife.replay.finding.differing import compare_runs
 from kvlife.replay.finding.sameness import ignored_named
+from kvlife.replay.options import AsJson, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import progress_bar
 
 
 def diff(
-    first: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    first: LogPath,
     *others: Annotated[Path, Parameter(help="Runs that are each held against the first.")],
     ignore: Annotated[
         tuple[str, ...],
@@ -31,10 +29,8 @@ def diff(
             " compared; may stand repeatedly."
         ),
     ] = (),
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Find the first event in which logs differ: every field of it counts but the time.
 
@@ -51,7 +47,7 @@ def diff(
             comparison = compare_runs(left, right, ignored, bar.advance)
         comparisons.append(comparison)
         if not json:
-            print_lines(Console(highlight=False), comparison_lines(comparison))
+            print_lines(comparison_lines(comparison))
     differs = any(comparison.differs for comparison in comparisons)
     if json:
         print(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE
@@ -16,17 +14,14 @@ from kvlife.replay.holding.holdings import Holdings
 from kvlife.replay.holding.inspect_holder import Subject, find_subject, subject_json, subject_lines
 from kvlife.replay.holding.inspect_json import state_json
 from kvlife.replay.holding.inspect_state import Shown, state_lines
-from kvlife.replay.output.columns import print_lines, signs_of
+from kvlife.replay.options import AsJson, At, ListAll, LogPath, Salvage
+from kvlife.replay.output.columns import output_signs, print_lines
 
 
 def inspect(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
-    at: Annotated[
-        int | None, Parameter(help="Show the state after the event of this seq; else the last.")
-    ] = None,
+    at: At = None,
     row: Annotated[int | None, Parameter(help="Show one row, in full.")] = None,
     request: Annotated[str | None, Parameter(help="Show one request, in full.")] = None,
     session: Annotated[str | None, Parameter(help="Show one session, in full.")] = None,
@@ -34,13 +29,9 @@ def inspect(
         Literal["pages", "age", "tokens", "row"], Parameter(help="Which rows come first.")
     ] = "pages",
     limit: Annotated[int, Parameter(help="How many rows, pins, ... are listed of each.")] = 20,
-    all_: Annotated[
-        bool, Parameter(name="--all", negative="", help="List them all, whatever --limit says.")
-    ] = False,
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    all_: ListAll = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Show the state of a log: pages by state, rows by holder, sessions, pins, steps in flight.
 
@@ -50,18 +41,17 @@ def inspect(
         raise ConfigError(f"--limit is how many are listed, at least 0, got {limit}")
     subject = Subject.of(row=row, request=request, session=session)
     view = look(log, at, salvage=salvage)
-    console = Console(highlight=False)
     if subject is not None:
         found = find_subject(view, subject)
         if json:
             print(json_format.dumps(subject_json(view, found)))
         else:
-            print_lines(console, subject_lines(view, found, signs_of(console)))
+            print_lines(subject_lines(view, found, output_signs()))
         return FINE
     holdings = Holdings(view.ledger)
     if json:
         print(json_format.dumps(state_json(view, holdings, sort)))
     else:
-        shown = Shown(sort=sort, limit=None if all_ else limit, signs=signs_of(console))
-        print_lines(console, state_lines(view, holdings, shown))
+        shown = Shown(sort=sort, limit=None if all_ else limit, signs=output_signs())
+        print_lines(state_lines(view, holdings, shown))
     return FINE

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE, FOUND
@@ -15,26 +13,19 @@ from kvlife.replay.history.view import look
 from kvlife.replay.holding.leaks import find_leaks
 from kvlife.replay.holding.leaks_report import leaks_json, leaks_lines
 from kvlife.replay.holding.losing import MAX_FOLDED
+from kvlife.replay.options import AsJson, At, ListAll, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import progress_bar
 
 
 def leaks(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
-    at: Annotated[
-        int | None, Parameter(help="Look at the state after the event of this seq; else the last.")
-    ] = None,
+    at: At = None,
     limit: Annotated[int, Parameter(help="How many holders, and lots of pages, are listed.")] = 20,
-    all_: Annotated[
-        bool, Parameter(name="--all", negative="", help="List them all, whatever --limit says.")
-    ] = False,
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    all_: ListAll = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Tell what is held from what is lost: by whom, since when, and which event lost it.
 
@@ -49,5 +40,5 @@ def leaks(
     if json:
         print(json_format.dumps(leaks_json(view, found)))
     else:
-        print_lines(Console(highlight=False), leaks_lines(view, found))
+        print_lines(leaks_lines(view, found))
     return FOUND if found.wrong else FINE

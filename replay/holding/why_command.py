@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal
 
 import attrs
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE
@@ -17,6 +15,7 @@ from kvlife.replay.history.view import View, look
 from kvlife.replay.holding.holdings import Holdings
 from kvlife.replay.holding.inspect_json import view_json
 from kvlife.replay.holding.why import Answer, Room, why_admit, why_evict, why_reset
+from kvlife.replay.options import AsJson, At, ListAll, LogPath, Salvage
 from kvlife.replay.output.columns import Line, aligned, noted, print_lines
 from kvlife.replay.output.quoting import printable
 
@@ -24,9 +23,7 @@ NAME = 44
 
 
 def why(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     what: Annotated[
         Literal["reset", "evict", "admit"],
         Parameter(help="To flush the whole cache, to evict pages, or to admit a request."),
@@ -40,17 +37,11 @@ def why(
     prefix_pages: Annotated[
         int, Parameter(help="admit: pages of the base group that the cache is taken to have.")
     ] = 0,
-    at: Annotated[
-        int | None, Parameter(help="Ask in the state after the event of this seq; else the last.")
-    ] = None,
+    at: At = None,
     limit: Annotated[int, Parameter(help="How many holders are listed.")] = 20,
-    all_: Annotated[
-        bool, Parameter(name="--all", negative="", help="List them all, whatever --limit says.")
-    ] = False,
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    all_: ListAll = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Say what stands in the way, by holder: `why LOG evict 100`, `why LOG admit --tokens 4096`.
 
@@ -70,7 +61,7 @@ def why(
         print(json_format.dumps({**view_json(view), **attrs.asdict(answer)}))
     else:
         shown = None if all_ else limit
-        print_lines(Console(highlight=False), _lines(view, answer, shown))
+        print_lines(_lines(view, answer, shown))
     return FINE
 
 

@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 
 from kvlife.capture import check_events, import_vllm
 from kvlife.errors import CaptureError, ConfigError
@@ -17,10 +16,12 @@ from kvlife.line_file import read_lines
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.importing.import_report import (
     import_as_json,
-    print_import,
-    print_stream,
+    import_lines,
     stream_as_json,
+    stream_lines,
 )
+from kvlife.replay.options import AsJson
+from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import progress_bar
 
 POLICIES = ("raise", "collect")
@@ -42,7 +43,7 @@ def vllm(
     policy: Annotated[
         str, Parameter(help="At the first thing that is wrong: raise (stop), or collect (go on).")
     ] = "raise",
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    json: AsJson = False,
 ) -> int:
     """Import a capture of vLLM as a log, check each event, and compare all that the capture says.
 
@@ -57,7 +58,7 @@ def vllm(
     if json:
         print(json_format.dumps(import_as_json(outcome, seconds), default=str))
     else:
-        print_import(Console(highlight=False), outcome, seconds, log)
+        print_lines(import_lines(outcome, seconds, log))
     return FINE if outcome.clean else FOUND
 
 
@@ -68,7 +69,7 @@ def kv_events(
         Parameter(help="Events, kvlife-vllm-kvevents/1, or messages, kvlife-vllm-kvwire/1."),
     ],
     *,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    json: AsJson = False,
 ) -> int:
     """Check an engine's own stream of cache events, and say what it proves and what it cannot.
 
@@ -81,7 +82,7 @@ def kv_events(
     if json:
         print(json_format.dumps(stream_as_json(outcome, seconds)))
     else:
-        print_stream(Console(highlight=False), outcome, seconds)
+        print_lines(stream_lines(outcome, seconds))
     return FINE if outcome.clean else FOUND
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
-from rich.console import Console
-from rich.text import Text
 
 from kvlife.capture import Contradiction, ImportOutcome, StreamOutcome
-from kvlife.invariants import Finding
+from kvlife.replay.output.columns import Line
+from kvlife.replay.output.finding_words import finding_json, finding_lines
 
 MAX_LISTED = 10
 
@@ -28,7 +27,7 @@ def import_as_json(outcome: ImportOutcome, seconds: float) -> dict[str, object]:
         "events": outcome.stats.events,
         "snapshots": outcome.num_snapshots,
         "statements": outcome.num_compared,
-        "violations": [_violation_as_json(finding) for finding in outcome.violations],
+        "violations": [finding_json(finding) for finding in outcome.violations],
         "num_violations": outcome.num_violations,
         "contradictions": [attrs.asdict(item) for item in outcome.contradictions],
         "num_contradictions": outcome.num_contradictions,
@@ -40,16 +39,6 @@ def import_as_json(outcome: ImportOutcome, seconds: float) -> dict[str, object]:
         "not_proven": list(outcome.not_proven),
         "digest": f"{outcome.digest:016x}",
         "seconds": round(seconds, 3),
-    }
-
-
-def _violation_as_json(finding: Finding) -> dict[str, object]:
-    return {
-        "id": finding.id,
-        "seq": finding.seq,
-        "event": None if finding.event is None else type(finding.event).__name__,
-        "evidence": dict(finding.evidence),
-        "applied": finding.applied,
     }
 
 
@@ -73,23 +62,8 @@ def stream_as_json(outcome: StreamOutcome, seconds: float) -> dict[str, object]:
     }
 
 
-def print_import(
-    console: Console, outcome: ImportOutcome, seconds: float, log: Path | None
-) -> None:
-    """Print what was imported, what was checked, and what was found."""
-    for style, line in _import_lines(outcome, seconds, log):
-        console.print(Text(line, style=style), soft_wrap=True)
-
-
-def print_stream(console: Console, outcome: StreamOutcome, seconds: float) -> None:
-    """Print what the stream held, what it proves, and what it cannot."""
-    for style, line in _stream_lines(outcome, seconds):
-        console.print(Text(line, style=style), soft_wrap=True)
-
-
-def _import_lines(
-    outcome: ImportOutcome, seconds: float, log: Path | None
-) -> Iterator[tuple[str, str]]:
+def import_lines(outcome: ImportOutcome, seconds: float, log: Path | None) -> Iterator[Line]:
+    """What was imported, what was checked, and what was found."""
     header, checked = outcome.header, outcome.stats.checked
     yield "bold", f"{header.engine} {header.version}, workload {header.workload}"
     yield "", f"{outcome.num_lines:,} lines, {outcome.stats.events:,} events, {seconds:.1f} s"
@@ -114,11 +88,7 @@ def _import_lines(
     for line in outcome.not_proven:
         yield "dim", f"not proven: {line}"
     for finding in outcome.violations[:MAX_LISTED]:
-        event = "an audit" if finding.event is None else type(finding.event).__name__
-        yield "bold red", f"violation: {finding.id} at seq {finding.seq}, by {event}"
-        yield "red", f"  {finding.sentence}"
-        for name, value in finding.evidence.items():
-            yield "", f"  {name}: {value}"
+        yield from finding_lines(finding)
     if outcome.num_violations > MAX_LISTED:
         yield "red", f"and {outcome.num_violations - MAX_LISTED:,} more violations"
     yield from _contradictions(outcome.contradictions, outcome.num_contradictions)
@@ -128,9 +98,7 @@ def _import_lines(
         yield "", f"which event was wrong, and why: kvlife replay {log}"
 
 
-def _contradictions(
-    contradictions: Iterable[Contradiction], num_found: int
-) -> Iterator[tuple[str, str]]:
+def _contradictions(contradictions: Iterable[Contradiction], num_found: int) -> Iterator[Line]:
     shown = list(contradictions)[:MAX_LISTED]
     for item in shown:
         yield "bold red", f"contradiction: {item}"
@@ -138,7 +106,8 @@ def _contradictions(
         yield "red", f"and {num_found - len(shown):,} more"
 
 
-def _stream_lines(outcome: StreamOutcome, seconds: float) -> Iterator[tuple[str, str]]:
+def stream_lines(outcome: StreamOutcome, seconds: float) -> Iterator[Line]:
+    """What the stream held, what it proves, and what it cannot."""
     header = outcome.header
     yield "bold", f"{header.engine} {header.version}, workload {header.workload}"
     kinds = ", ".join(f"{num:,} {kind}" for kind, num in sorted(outcome.num_events.items()))

@@ -6,7 +6,6 @@ import json as json_format
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -18,6 +17,7 @@ from kvlife.log import LogRun, open_run
 from kvlife.replay.cli import FINE
 from kvlife.replay.history.selecting import Selection, Span, find_group, parse_kinds
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.options import LogPath, Salvage
 from kvlife.replay.output.event_json import event_json
 from kvlife.replay.output.event_words import words_of
 from kvlife.replay.output.moments import clock
@@ -49,16 +49,12 @@ class LogOptions:
     from_: Annotated[int | None, Parameter(name="--from", help="The first seq.")] = None
     to: Annotated[int | None, Parameter(help="The last seq.")] = None
     limit: Annotated[int | None, Parameter(help="Show so many events at most.")] = None
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False
+    salvage: Salvage = False
     json: Annotated[bool, Parameter(negative="", help="Print one JSON object a line.")] = False
 
 
 def log(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     options: LogOptions | None = None,
 ) -> int:
     """Show the events of a log, one a line: seq, step, time, kind, and what it says.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.ledger import Ledger
@@ -16,31 +14,26 @@ from kvlife.replay.history.selecting import find_group
 from kvlife.replay.history.view import look
 from kvlife.replay.lives.page_life import page_now, present_life, whole_history
 from kvlife.replay.lives.page_report import page_json, page_lines
+from kvlife.replay.options import AsJson, At, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import progress_bar
 
 
 def page(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     page: Annotated[int, Parameter(help="The page.")],
     *,
     group: Annotated[
         str | None, Parameter(help="Its cache group; by default the base group.")
     ] = None,
-    at: Annotated[
-        int | None, Parameter(help="Look at the state after the event of this seq; else the last.")
-    ] = None,
+    at: At = None,
     limit: Annotated[int, Parameter(help="Show the last so many touches, and the first.")] = 40,
     all_: Annotated[
         bool,
         Parameter(name="--all", negative="", help="Show all lives of the page, and every touch."),
     ] = False,
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Show who owns a page since when, and what happened to it: its present life, or its last.
 
@@ -65,7 +58,7 @@ def page(
         print(json_format.dumps(page_json(view, found, page, now, life)))
     else:
         lines = page_lines(view, found, page, now, life, None if all_ else limit)
-        print_lines(Console(highlight=False), lines)
+        print_lines(lines)
     return FINE
 
 

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE
 from kvlife.replay.history.view import View, look
 from kvlife.replay.lives.request_life import near_names, read_request
 from kvlife.replay.lives.request_report import request_json, request_lines
-from kvlife.replay.output.columns import print_lines
+from kvlife.replay.options import AsJson, At, LogPath, Salvage
+from kvlife.replay.output.columns import output_signs, print_lines
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.output.quoting import printable
 
 
 def request(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     rid: Annotated[str, Parameter(help="The request's id.")],
     *,
-    at: Annotated[
-        int | None, Parameter(help="Tell its life up to the event of this seq; else to the last.")
-    ] = None,
+    at: At = None,
     limit: Annotated[int, Parameter(help="Show so many lines, half from either end.")] = 100,
     all_: Annotated[
         bool,
         Parameter(name="--all", negative="", help="Show every line, and each event of a step."),
     ] = False,
-    salvage: Annotated[
-        bool, Parameter(negative="", help="Leave out what is damaged, up to the next snapshot.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Show the life of a request: its events, its lengths and its pages after each.
 
@@ -54,8 +47,7 @@ def request(
     if json:
         print(json_format.dumps(request_json(view, life)))
     else:
-        console = Console(highlight=False)
-        print_lines(console, request_lines(console, view, life, None if all_ else limit))
+        print_lines(request_lines(view, life, None if all_ else limit, output_signs()))
     return FINE
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from rich.console import Console
 
 from kvlife.invariants.effect import holder_of
 from kvlife.replay.history.refused import Refused, refused_event
@@ -13,23 +12,19 @@ from kvlife.replay.history.selecting import RequestRows
 from kvlife.replay.history.view import View
 from kvlife.replay.lives.request_life import RequestLife
 from kvlife.replay.lives.request_watch import STEPS, Entry, Ladder
-from kvlife.replay.output.columns import Line, aligned, counted, duration, noted
+from kvlife.replay.output.columns import Line, Signs, aligned, counted, duration, noted
 from kvlife.replay.output.moments import clock
 from kvlife.replay.output.quoting import printable
 
 _SPARK_WIDTH = 60
-_SPARKS = "▁▂▃▄▅▆▇█"
-_ASCII_SPARKS = "_.-=+*#@"
 
 
-def request_lines(
-    console: Console, view: View, life: RequestLife, limit: int | None
-) -> Iterator[Line]:
+def request_lines(view: View, life: RequestLife, limit: int | None, signs: Signs) -> Iterator[Line]:
     """What became of the request, its pages over time, and its events in order."""
     yield "bold", f"request {printable(life.rid)} {_standing(view, life)}"
     yield from (("", line) for line in _summary(life))
     if len(life.entries) > 1:
-        yield "", _pages_over_time(console, life)
+        yield "", _pages_over_time(life, signs.levels)
     yield "", ""
     shown = life.entries if limit is None else _cut(life.entries, limit)
     groups = [group.name for group in view.ledger.layout.groups]
@@ -125,9 +120,8 @@ def _num_steps(life: RequestLife) -> int:
     )
 
 
-def _pages_over_time(console: Console, life: RequestLife) -> str:
+def _pages_over_time(life: RequestLife, signs: str) -> str:
     seqs, pages = _samples(life.entries)
-    signs = _ASCII_SPARKS if console.options.ascii_only else _SPARKS
     at = np.linspace(seqs[0], seqs[-1], _SPARK_WIDTH)
     held = np.interp(at, seqs, pages)
     most = max(pages)

@@ -21,25 +21,27 @@ Line = tuple[str, str]
 
 @attrs.frozen
 class Signs:
-    """What bars are drawn with: published, committed, scheduled, given up."""
+    """What bars are drawn with: published, committed, scheduled, given up; `levels` from low on."""
 
     protected: str
     committed: str
     allocated: str
     gone: str
+    levels: str
 
 
-BLOCKS = Signs("█", "▓", "░", "·")
-LETTERS = Signs("#", "=", "-", ".")
+BLOCKS = Signs("█", "▓", "░", "·", "▁▂▃▄▅▆▇█")
+LETTERS = Signs("#", "=", "-", ".", "_.-=+*#@")
 
 
-def signs_of(console: Console) -> Signs:
+def output_signs() -> Signs:
     """Blocks, or letters where the output has no others."""
-    return LETTERS if console.options.ascii_only else BLOCKS
+    return LETTERS if Console().options.ascii_only else BLOCKS
 
 
-def print_lines(console: Console, lines: Iterable[Line]) -> None:
+def print_lines(lines: Iterable[Line]) -> None:
     """Print lines as they are: what they hold is no markup, and none is broken in two."""
+    console = Console(highlight=False)
     for style, line in lines:
         console.print(Text(line, style=style), soft_wrap=True)
 

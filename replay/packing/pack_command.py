@@ -10,7 +10,6 @@ from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError, LogError
 from kvlife.log import LogRun, open_run
@@ -18,6 +17,8 @@ from kvlife.log.packed import PackMember, PackNote, write_pack
 from kvlife.log.packing import members_of_folder, members_of_run
 from kvlife.replay.cli import FINE
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.options import AsJson, LogPath
+from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.output_file import new_file, refuse_output
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.packing.redacting import redacted
@@ -35,9 +36,7 @@ class Span:
 
 
 def pack(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The file to write.")],
     around: Annotated[
@@ -55,7 +54,7 @@ def pack(
         bool,
         Parameter(negative="", help="Pack a damaged log too; with --redact, without the damage."),
     ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    json: AsJson = False,
 ) -> int:
     """Pack a run into one sealed file that every command reads, from the snapshot before an event.
 
@@ -143,6 +142,7 @@ def _start(run: LogRun, around: int) -> tuple[int, list[str]]:
 def _tell(
     output: Path, run: LogRun, packed: LogRun, span: Span, num_bytes: int, *, json: bool
 ) -> None:
+    notes = [*span.notes, *run.warnings]
     told = {
         "log": str(run.path),
         "pack": str(output),
@@ -151,18 +151,14 @@ def _tell(
         "first_seq": packed.begins_at,
         "next_seq": packed.next_seq,
         "redacted": packed.pack is not None and packed.pack.redacted,
-        "notes": [*span.notes, *run.warnings],
+        "notes": notes,
     }
     if json:
         print(json_format.dumps(told))
         return
-    console = Console(highlight=False)
     how = "under aliases" if told["redacted"] else "as it is"
-    console.print(
+    what = (
         f"{output}: seqs [{packed.begins_at:,}, {packed.next_seq:,}) of {run.path}, {how}"
-        f" ({num_bytes:,} bytes)",
-        markup=False,
-        soft_wrap=True,
+        f" ({num_bytes:,} bytes)"
     )
-    for text in [*span.notes, *run.warnings]:
-        console.print(f"note: {text}", markup=False, soft_wrap=True)
+    print_lines([("", what), *(("yellow", f"note: {note}") for note in notes)])

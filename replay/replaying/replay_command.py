@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json as json_format
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.log import open_run
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.history.chain import explain
 from kvlife.replay.history.next_commands import next_commands
+from kvlife.replay.options import AsJson, Check, LogPath, Salvage
+from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.replaying.outcome import Outcome
-from kvlife.replay.replaying.report import as_json, print_report
+from kvlife.replay.replaying.report import as_json, report_lines
 from kvlife.replay.replaying.session import Settings, replay_run
 
 
 def replay(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
     from_: Annotated[
         int | None,
@@ -37,13 +35,10 @@ def replay(
     ignore: Annotated[
         tuple[str, ...], Parameter(help="An invariant that is not checked; may stand repeatedly.")
     ] = (),
-    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event",
+    check: Check = "event",
     jobs: Annotated[int, Parameter(help="Processes that share the log between snapshots.")] = 1,
-    salvage: Annotated[
-        bool,
-        Parameter(negative="", help="Leave out what is damaged, up to the next snapshot."),
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Run a log again under the checker, and compare its state with the recorded one.
 
@@ -68,7 +63,7 @@ def replay(
     if json:
         print(json_format.dumps(as_json(outcome, chain, commands, seconds), default=str))
     else:
-        print_report(Console(highlight=False), outcome, chain, commands, seconds)
+        print_lines(report_lines(outcome, chain, commands, seconds))
     return _status(outcome)
 
 

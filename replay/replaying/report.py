@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import attrs
-from rich.console import Console
-from rich.text import Text
 
 from kvlife.replay.history.chain import Chain
+from kvlife.replay.output.columns import Line
 from kvlife.replay.replaying.outcome import Found, Outcome
 
 # The text lists so many violations after the first; the JSON object has all that were kept.
@@ -64,21 +63,10 @@ def _rate(outcome: Outcome, seconds: float) -> int:
     return round(outcome.num_events / seconds) if seconds > 0 else 0
 
 
-def print_report(
-    console: Console,
-    outcome: Outcome,
-    chain: Chain | None,
-    commands: Sequence[str],
-    seconds: float,
-) -> None:
-    """Print what was replayed, checked and found, and `commands` that show why."""
-    for style, line in _lines(outcome, chain, commands, seconds):
-        console.print(Text(line, style=style), soft_wrap=True)
-
-
-def _lines(
+def report_lines(
     outcome: Outcome, chain: Chain | None, commands: Sequence[str], seconds: float
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Line]:
+    """What was replayed, checked and found, and `commands` that show why."""
     yield "bold", f"replay of {outcome.path}"
     yield "", _what(outcome, seconds)
     yield from _what_is_missing(outcome)
@@ -107,7 +95,7 @@ def _what(outcome: Outcome, seconds: float) -> str:
     )
 
 
-def _what_is_missing(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _what_is_missing(outcome: Outcome) -> Iterator[Line]:
     if not outcome.closed:
         yield "yellow", "note        the run was not closed (killed or still running)"
     for hole in outcome.holes:
@@ -120,7 +108,7 @@ def _what_is_missing(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "yellow", f"note        {note}"
 
 
-def _what_was_checked(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _what_was_checked(outcome: Outcome) -> Iterator[Line]:
     checked = outcome.checked
     if not checked.events and not checked.audits:
         yield "bold yellow", "checked     NOTHING: this replay shows no more than digests do"
@@ -132,7 +120,7 @@ def _what_was_checked(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "dim", f"not checked {line}"
 
 
-def _what_was_compared(outcome: Outcome) -> tuple[str, str]:
+def _what_was_compared(outcome: Outcome) -> Line:
     digest = "" if outcome.digest is None else f"{outcome.digest:016x}, "
     snapshots = f"{outcome.num_snapshots} snapshots agree"
     if outcome.digest_ok is None:
@@ -143,7 +131,7 @@ def _what_was_compared(outcome: Outcome) -> tuple[str, str]:
     return "green", f"digest      {digest}{recorded}; {snapshots}"
 
 
-def _violations(outcome: Outcome, first: Found) -> Iterator[tuple[str, str]]:
+def _violations(outcome: Outcome, first: Found) -> Iterator[Line]:
     by = "an audit" if first.event is None else first.event
     yield (
         "bold red",
@@ -163,7 +151,7 @@ def _violations(outcome: Outcome, first: Found) -> Iterator[tuple[str, str]]:
         yield "red", f"in all      {total}: {counts}"
 
 
-def _chain_lines(chain: Chain) -> Iterator[tuple[str, str]]:
+def _chain_lines(chain: Chain) -> Iterator[Line]:
     yield "bold", "how it came about"
     if not chain.complete:
         yield "yellow", "  (what lies before is not in the log, or too far back)"

@@ -8,11 +8,12 @@ from time import perf_counter
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.log import open_run
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.options import AsJson, Check, LogPath, Salvage
+from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.output_file import new_file, refuse_output
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.replaying.outcome import Outcome
@@ -22,21 +23,16 @@ from kvlife.replay.report_page import Watcher, axis_of, page_of
 
 
 def report(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")],
     axis: Annotated[
         str | None,
         Parameter(help="What runs from left to right: time (the default, if it went on), events."),
     ] = None,
-    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event",
-    salvage: Annotated[
-        bool,
-        Parameter(negative="", help="Leave out what is damaged, up to the next snapshot."),
-    ] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    check: Check = "event",
+    salvage: Salvage = False,
+    json: AsJson = False,
 ) -> int:
     """Show a run in one HTML file: pages, requests, evictions, who held what, what went wrong.
 
@@ -59,7 +55,7 @@ def report(
     if json:
         print(json_format.dumps(summary))
     else:
-        _print(Console(highlight=False), summary)
+        print_lines([("", _line(summary))])
     return FOUND if outcome.found or outcome.differences else FINE
 
 
@@ -78,16 +74,14 @@ def _summary(outcome: Outcome, output: Path, num_bytes: int, seconds: float) -> 
     }
 
 
-def _print(console: Console, summary: dict[str, object]) -> None:
+def _line(summary: dict[str, object]) -> str:
     first = summary["first"]
     found = "no violation found" if summary["checked"] else "NOTHING was checked"
     if isinstance(first, dict):
         found = f"first violation: {first['id']} at seq {first['seq']}"
     elif summary["differences"]:
         found = "the replay differs from the log"
-    console.print(
+    return (
         f"{summary['report']}: {summary['events']:,} events of {summary['log']}, {found}"
-        f" ({summary['report_bytes']:,} bytes, {summary['seconds']} s)",
-        markup=False,
-        soft_wrap=True,
+        f" ({summary['report_bytes']:,} bytes, {summary['seconds']} s)"
     )

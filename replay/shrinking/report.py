@@ -10,6 +10,7 @@ import attrs
 from kvlife.config import Layout, compile_layout
 from kvlife.errors import InvariantViolation
 from kvlife.log import LogRun
+from kvlife.replay.output.columns import Line
 from kvlife.replay.output.event_words import words_of
 from kvlife.replay.shrinking.compact import weight
 from kvlife.replay.shrinking.culprit import Culprit
@@ -57,7 +58,7 @@ class Report:
     def _weight(self) -> tuple[int, ...]:
         return weight((*self.shrinker.trial.events, self.shrinker.trial.last))
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def lines(self) -> Iterator[Line]:
         """Style and text of each line."""
         item, shrinker, (folder, test) = self.culprit.item, self.shrinker, self.written
         trial = shrinker.trial

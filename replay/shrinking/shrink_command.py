@@ -10,12 +10,13 @@ from time import monotonic, perf_counter
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError, InvariantViolation
 from kvlife.log import open_run
 from kvlife.replay.cli import FINE, INTERRUPTED
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.options import AsJson, LogPath
+from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.progress import Bar, progress_bar
 from kvlife.replay.shrinking import (
     Culprit,
@@ -32,9 +33,7 @@ from kvlife.replay.shrinking import (
 
 
 def shrink(
-    log: Annotated[
-        Path, Parameter(help="A run, the folder of its runs (then the newest), or a pack.")
-    ],
+    log: LogPath,
     *,
     output: Annotated[
         Path, Parameter(name=["--output", "-o"], help="The folder for the small log, a new one.")
@@ -52,7 +51,7 @@ def shrink(
     seconds: Annotated[
         float | None, Parameter(help="Stop after so long, with the smallest log found so far.")
     ] = None,
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False,
+    json: AsJson = False,
 ) -> int:
     """Find the smallest log that still breaks the same invariant first.
 
@@ -101,10 +100,8 @@ def _written(
 def _show(report: Report, *, json: bool) -> None:
     if json:
         print(json_format.dumps(report.as_json()))
-        return
-    console = Console(highlight=False)
-    for style, line in report.lines():
-        console.print(line, style=style, markup=False, soft_wrap=True)
+    else:
+        print_lines(report.lines())
 
 
 def _watch(bar: Bar, first: int, now: int) -> None:

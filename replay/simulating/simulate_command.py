@@ -8,10 +8,10 @@ from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
-from rich.console import Console
 
 from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE, FOUND
+from kvlife.replay.options import AsJson, Check
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.simulating.simulate_report import as_json, print_report
 from kvlife.simulation import (
@@ -75,8 +75,8 @@ class SimulateOptions:
     ] = None
     draft: Annotated[int, Parameter(help="Tokens guessed for each row and step.")] = 0
     acceptance: Annotated[float, Parameter(help="Chance that a guessed token is right.")] = 0.7
-    check: Annotated[str, Parameter(help="What is checked: event, step, sample or off.")] = "event"
-    json: Annotated[bool, Parameter(negative="", help="Print one JSON object.")] = False
+    check: Check = "event"
+    json: AsJson = False
 
 
 def simulate(options: SimulateOptions | None = None) -> int:
@@ -92,7 +92,7 @@ def simulate(options: SimulateOptions | None = None) -> int:
     if options.json:
         print(json_format.dumps(as_json(outcome), default=str))
     else:
-        print_report(Console(highlight=False), outcome, options.log)
+        print_report(outcome, options.log)
     return FOUND if outcome.findings else FINE
 
 

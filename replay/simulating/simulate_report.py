@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from kvlife.invariants import Finding
+from kvlife.replay.output.columns import Line, print_lines
+from kvlife.replay.output.finding_words import finding_json, finding_lines
 from kvlife.simulation import SimulationOutcome
 
 
@@ -41,7 +41,7 @@ def as_json(outcome: SimulationOutcome) -> dict[str, object]:
         "peak_running": tally.peak_running,
         "refusals": dict(stats.refusals),
         "events": stats.events,
-        "violations": [_finding_as_json(finding) for finding in outcome.findings],
+        "violations": [finding_json(finding) for finding in outcome.findings],
         "checked": stats.checked["events"],
         "checked_rows": stats.checked["rows"],
         "checked_pages": stats.checked["pages"],
@@ -57,25 +57,13 @@ def as_json(outcome: SimulationOutcome) -> dict[str, object]:
     }
 
 
-def _finding_as_json(finding: Finding) -> dict[str, object]:
-    return {
-        "id": finding.id,
-        "seq": finding.seq,
-        "event": None if finding.event is None else type(finding.event).__name__,
-        "evidence": dict(finding.evidence),
-        "also": {name: dict(evidence) for name, evidence in finding.also.items()},
-        "applied": finding.applied,
-        "after_first": finding.after_first,
-    }
-
-
 def _engine_seconds(outcome: SimulationOutcome) -> float:
     """Time in commands alone; the audit at the very end counts with the checks."""
     rest_ns = outcome.engine_ns - outcome.stats.check_ns - outcome.stats.log_ns
     return max(rest_ns, 0) / 1e9
 
 
-def print_report(console: Console, outcome: SimulationOutcome, log: Path | None) -> None:
+def print_report(outcome: SimulationOutcome, log: Path | None) -> None:
     """Print the summary, and what was checked and found."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
@@ -83,9 +71,8 @@ def print_report(console: Console, outcome: SimulationOutcome, log: Path | None)
     table.add_column(style="dim")
     for name, value, note in _lines(outcome, log):
         table.add_row(name, value, note)
-    console.print(table)
-    for style, line in _verdict(outcome):
-        console.print(Text(line, style=style), soft_wrap=True)
+    Console(highlight=False).print(table)
+    print_lines(_verdict(outcome))
 
 
 def _lines(outcome: SimulationOutcome, log: Path | None) -> Iterator[tuple[str, str, str]]:
@@ -145,7 +132,7 @@ def _cache_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
                 yield f"peak {state}", f"{num:,}", f"pages of space {space}, sampled"
 
 
-def _verdict(outcome: SimulationOutcome) -> Iterator[tuple[str, str]]:
+def _verdict(outcome: SimulationOutcome) -> Iterator[Line]:
     checked = outcome.stats.checked
     if not checked["events"] and not outcome.audits:
         yield "bold yellow", "checked NOTHING: this run proves nothing"
@@ -162,8 +149,4 @@ def _verdict(outcome: SimulationOutcome) -> Iterator[tuple[str, str]]:
     if not outcome.findings:
         yield "green", "no violation found"
     for finding in outcome.findings:
-        event = "an audit" if finding.event is None else type(finding.event).__name__
-        yield "bold red", f"violation: {finding.id} at seq {finding.seq}, by {event}"
-        yield "red", f"  {finding.sentence}"
-        for name, value in finding.evidence.items():
-            yield "", f"  {name}: {value}"
+        yield from finding_lines(finding)

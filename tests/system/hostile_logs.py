@@ -21,7 +21,6 @@ import attrs
 from damaged_files import Damage
 from forged_events import write_forged
 from forged_runs import ForgedRun
-from rich.console import Console
 from small_runs import plan_of, writer_of
 
 from kvlife.config import compile_layout, ledger_bytes, refuse_beyond_memory
@@ -32,7 +31,8 @@ from kvlife.log.header import decode_header
 from kvlife.replay.cli import main as command_line
 from kvlife.replay.history.chain import explain
 from kvlife.replay.history.next_commands import next_commands
-from kvlife.replay.replaying.report import as_json, print_report
+from kvlife.replay.output.columns import print_lines
+from kvlife.replay.replaying.report import as_json, report_lines
 from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.simulation import simulate
 
@@ -173,8 +173,8 @@ def replayed(path, settings):
     if error is not None:
         assert 10 < len(str(error)) < 2000, f"no clear error: {error}"
         return error, None, None
-    as_text = io.StringIO()
-    print_report(Console(file=as_text), outcome, chain, commands, 1.0)
+    with contextlib.redirect_stdout(io.StringIO()):
+        print_lines(report_lines(outcome, chain, commands, 1.0))
     json.dumps(as_json(outcome, chain, commands, 1.0), default=str)
     return None, outcome, run
 
