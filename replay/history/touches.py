@@ -20,6 +20,7 @@ from kvlife.events import (
     Released,
     Resumed,
     RolledBack,
+    SessionRestored,
     StepDispatched,
     StepSettled,
     Unpinned,
@@ -30,6 +31,9 @@ from kvlife.ledger import Change, Ledger, PageState, RowState
 from kvlife.ledger.spans import indices
 
 I32 = npt.NDArray[np.int32]
+
+# These give a row to a request, which holds it in the state behind them and not in that before.
+_BINDS = (Admitted, Resumed, SessionRestored)
 
 
 @attrs.frozen(kw_only=True)
@@ -111,7 +115,9 @@ class PageWatch:
         elif isinstance(event, Evicted):
             yield f"for {event.reason}"
         elif change.row is not None:
-            yield f"by row {change.row} ({self._holder or holder_of(ledger, change.row)})"
+            bound = isinstance(event, _BINDS) or not self._holder
+            holder = holder_of(ledger, change.row) if bound else self._holder
+            yield f"by row {change.row} ({holder})"
         else:
             yield from self._spot(ledger, change)
 
@@ -215,7 +221,7 @@ class RowWatch:
 
     def _words(self, ledger: Ledger, item: Recorded) -> Iterator[str]:
         event = item.event
-        if isinstance(event, Admitted | Resumed):
+        if isinstance(event, _BINDS):
             yield f"bound by request {event.rid}, prompt {event.prompt_len}"
         else:
             yield self._holder

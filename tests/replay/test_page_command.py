@@ -4,8 +4,10 @@ import held_runs as held
 import numpy as np
 import pytest
 import recorded_runs as made
+import told_runs
 
 from kvlife import CacheGroup, open_run
+from kvlife.events import SessionRestored, SessionSaved
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.history.touches import PageWatch
 from kvlife.replay.lives.page_life import present_life, whole_history
@@ -171,6 +173,29 @@ def test_a_long_life_is_told_from_both_ends(tmp_path, capsys):
     _, out, _ = made.ran(capsys, "page", tmp_path, 1)
     assert "seqs 5 to 24 were not read, and may tell more: use --all" in out
     assert made.answered(capsys, "page", tmp_path, 1, "--all")[1]["unread"] == []
+
+
+def test_a_hit_names_the_request_that_it_is_of(tmp_path, capsys):
+    """Rows 3 and 2 were FREE before r4 was admitted and resumed; r4 has them behind that."""
+    log = told_runs.told_run(tmp_path)
+    touches = made.answered(capsys, "page", log, 4, "--all")[1]["touches"]
+    texts = {touch["seq"]: touch["text"] for touch in touches}
+    assert texts[15].endswith("by row 2 (request r3)")
+    assert texts[16].endswith("refs 0 -> 1, by row 3 (request r4)")
+    assert texts[19].endswith("refs 0 -> 1, by row 2 (request r4)")
+
+
+def test_a_turn_that_gives_back_pages_names_its_request(tmp_path, capsys):
+    """The second turn of s1 keeps 4 of 8 tokens, so that r2 gives back page 2 at seq 4."""
+    facts = [
+        [made.admitted("r1", 1), made.allocated([1], [8], [1, 2]), made.committed([1], [8])],
+        [SessionSaved("s1", "r1", 1, 8, (made.ints(),))],
+        [SessionRestored("s1", "r2", 1, 4, 12, (made.ints(2),))],
+    ]
+    made.observe(tmp_path, facts)
+    touch = made.answered(capsys, "page", tmp_path, 2)[1]["touches"][-1]
+    assert (touch["seq"], touch["event"]) == (4, "SessionRestored")
+    assert touch["text"].endswith("by row 1 (request r2 of session s1)")
 
 
 def test_many_touches_are_cut_to_the_first_and_the_last(run, capsys):
