@@ -27,13 +27,16 @@ class Answer:
     """What was asked and what was found.
 
     `before` and `after` are the values of the condition's metrics around the event that was found,
-    or at the end where none was; `touched` is what the event changed.
+    or at the end where none was; `touched` is what the event changed. History `begins` at that
+    seq; `lacks` says that events behind it, and before the one that was found, are not to be read.
     """
 
     path: str
     condition: str
+    begins: int
     start: int
     stop: int
+    lacks: bool
     search: Search
     way: str
     item: Recorded | None
@@ -66,8 +69,10 @@ class Answer:
         return cls(
             path=str(timeline.run.path),
             condition=condition.strip(),
+            begins=timeline.first_seq,
             start=searcher.start,
             stop=searcher.stop,
+            lacks=_lacks(timeline, searcher.start, searcher.stop if item is None else item.seq),
             search=search,
             way=searcher.search if broken is None else broken.by,
             item=item,
@@ -89,8 +94,18 @@ def _state(timeline: Timeline, seq: int) -> Ledger | None:
         return None
 
 
+def _lacks(timeline: Timeline, start: int, stop: int) -> bool:
+    holes = (*timeline.run.gaps, *timeline.run.skipped)
+    return any(start <= hole.first_seq < stop for hole in holes)
+
+
 def _notes(timeline: Timeline) -> Iterator[str]:
     run = timeline.run
+    if timeline.first_seq:
+        yield (
+            f"history begins at seq {timeline.first_seq}: what lies before is gone, and was not"
+            " looked at"
+        )
     if run.live:
         yield f"another process is writing this run: seen up to seq {run.next_seq - 1}"
     for gap in run.gaps:
@@ -199,8 +214,8 @@ def _finding(answer: Answer) -> Iterator[Line]:
         yield (
             "bold yellow",
             (
-                f"found       {what} already in the state before seq {search.seq}, where the search"
-                " began; --from begins it later"
+                f"found       {what} already in the state before seq {search.seq}, where"
+                f" {_beginning(answer)}; --from begins the search later"
             ),
         )
     elif search.seq is not None:
@@ -250,7 +265,7 @@ def _certainty(answer: Answer) -> Iterator[Line]:
     if answer.found is not None and not search.num_events and not search.num_states:
         yield "green", "certain     the run's own checker asked about every event before it"
     elif search.certain_from <= answer.start:
-        yield "green", "certain     every event before it was looked at: it is the first"
+        yield "green", f"certain     {_first_since(answer)}"
     elif answer.way == "halving":
         yield (
             "yellow",
@@ -267,6 +282,20 @@ def _certainty(answer: Answer) -> Iterator[Line]:
                 " hold, but between them it may have, for a while: --search=events looks there"
             ),
         )
+
+
+def _beginning(answer: Answer) -> str:
+    gone = answer.begins > 0 and answer.start == answer.begins
+    return "history begins" if gone else "the search began"
+
+
+def _first_since(answer: Answer) -> str:
+    """What a whole look back at the log says, which may not have all that was."""
+    every = "every event that can be read" if answer.lacks else "every event"
+    if not answer.start:
+        return f"{every} before it was looked at: it is the first" + " of these" * answer.lacks
+    where = f"seq {answer.start}, where {_beginning(answer)},"
+    return f"{every} from {where} was looked at: it is the first since then"
 
 
 def answer_json(answer: Answer, seconds: float) -> dict[str, object]:
@@ -289,6 +318,7 @@ def answer_json(answer: Answer, seconds: float) -> dict[str, object]:
         "evidence": {} if answer.found is None else dict(answer.found.evidence),
         "touched": [] if touched is None else [attrs.asdict(entry) for entry in touched.entries],
         "num_touched": {} if touched is None else dict(touched.counts),
+        "begins_at": answer.begins,
         "searched": [answer.start, answer.stop],
         "certain_from": search.certain_from,
         "states": search.num_states,

@@ -9,7 +9,7 @@ import recorded_runs as made
 from kvlife import LogWriter
 from kvlife.events import BY_CODE, Marked
 from kvlife.invariants import Checker
-from kvlife.log import open_run
+from kvlife.log import Retention, open_run
 from kvlife.replay.cli import main
 from kvlife.replay.finding.bisection import SEARCHES, Searcher
 from kvlife.replay.finding.conditions import parse_condition
@@ -127,6 +127,57 @@ def test_a_search_keeps_to_its_bounds(tmp_path, capsys):
         status, _, err = shown(capsys, tmp_path, "seq > 3", *bounds)
         assert status == 2
         assert bounds[0] in err
+
+
+@pytest.fixture
+def later(tmp_path):
+    """Notes up to seq 599, the first segments of which retention has taken, and then a life."""
+    retention = Retention(keep_bytes=9000)
+    writer = LogWriter(tmp_path, retention=retention, segment_bytes=4096, compress=False)
+    noted = [[Marked("x" * 60, False)] for _ in range(100)]
+    facts = [fact for _ in range(6) for fact in (*noted, "snapshot")]
+    twice = made.released("r0", 1, [1, 2])
+    checker = Checker(policy="collect")
+    made.observe(tmp_path, [*facts, LIVES[0], [twice]], writer=writer, checker=checker)
+    run = open_run(tmp_path)
+    assert 0 < run.begins_at < 600
+    return run
+
+
+@pytest.mark.parametrize("condition", ["free_pages < 31", "release-once"])
+def test_the_first_since_history_begins_is_not_said_to_be_the_first(later, capsys, condition):
+    """What retention took was not looked at: the allocation at 601, the second release at 604."""
+    begins = later.begins_at
+    _, seen = bisected(capsys, later.path, condition, "--search", "events")
+    assert (seen["seq"], seen["begins_at"]) == (604 if "-" in condition else 601, begins)
+    _, out, _ = shown(capsys, later.path, condition, "--search", "events")
+    assert f"from seq {begins}, where history begins, was looked at" in out
+    assert "it is the first since then" in out
+    assert "every event before it" not in out
+    assert f"history begins at seq {begins}: what lies before is gone" in out
+
+
+@pytest.mark.parametrize("condition", ["rows_held > 1", "ladder-order"])
+def test_never_is_said_of_what_history_there_is(later, capsys, condition):
+    """A metric and a guard alike: what lies before the beginning may have had it."""
+    status, out, _ = shown(capsys, later.path, condition)
+    assert (status, "never" in out) == (0, True)
+    assert f"history begins at seq {later.begins_at}: what lies before is gone" in out
+
+
+def test_what_held_when_history_began_says_so(later, capsys):
+    """All pages are free in the oldest state there is, and no event has brought that."""
+    _, out, _ = shown(capsys, later.path, "free_pages == 31")
+    assert f"already in the state before seq {later.begins_at}, where history begins" in out
+
+
+def test_a_search_from_a_later_event_does_not_speak_of_those_before(tmp_path, capsys):
+    """The second life's allocation, seq 5, is the first since seq 4 alone."""
+    made.observe(tmp_path, WITH_SNAPSHOTS)
+    options = ("--from", 4, "--search", "events")
+    _, out, _ = shown(capsys, tmp_path, "free_pages < 31", *options)
+    assert "every event from seq 4, where the search began, was looked at" in out
+    assert "history begins" not in out
 
 
 def test_a_function_of_the_users_own_is_searched_for(tmp_path, capsys, monkeypatch):
