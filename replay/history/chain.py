@@ -7,15 +7,15 @@ and each row last bound; the events that touched them on the way are the chain.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 import attrs
 
 from kvlife.errors import KvLifeError
-from kvlife.events import EVENT_TYPES, Allocated, Committed, Recorded, Violated
-from kvlife.ledger import Ledger, derive
+from kvlife.events import Recorded
+from kvlife.ledger import Change, Ledger
 from kvlife.log import LogRun
 from kvlife.replay.history.evidence import each_evidence, pages_named, rows_named
+from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.history.touches import PageWatch, RowWatch, Touch
 from kvlife.replay.replaying.outcome import Found
 from kvlife.replay.replaying.parts import known_states
@@ -26,9 +26,6 @@ MAX_ROWS = 3
 MAX_LINKS = 19
 # The search goes back at most so many events.
 MAX_WALKED = 1_000_000
-
-_KNOWN = frozenset(EVENT_TYPES)
-_BATCHES = (Allocated, Committed)
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +51,7 @@ class _Story:
     """The links of one page or row: where its present life began, and what came last."""
 
     def __init__(self, watch: PageWatch | RowWatch, room: int) -> None:
-        self.watch = watch
+        self.watch, self.room = watch, room
         self.origin: Link | None = None
         self.recent: deque[Link] = deque(maxlen=max(room - 1, 1))
 
@@ -88,32 +85,41 @@ def explain(run: LogRun, found: Found) -> Chain:
 
     Never raises for a log that the replay could follow up to the violation.
     """
-    culprit = _culprit(run, found)
-    watches = _watches(run, found, culprit)
+    watches = _watches(run, found)
     room = max(MAX_LINKS // max(len(watches), 1), 2)
     stories = [_Story(watch, room) for watch in watches]
-    walked, complete = 0, not stories
-    ends = found.seq if found.event is not None else found.seq + 1
-    starts = [seq for seq in known_states(run) if seq < ends]
-    for start in reversed(starts):
-        earlier = [_Story(watch, room) for watch in watches]
-        walked += _walk(run, start, ends, earlier)
-        for story, before in zip(stories, earlier, strict=True):
-            story.put_before(before)
-        ends = start
-        complete = all(story.origin is not None for story in stories)
-        if complete or walked >= MAX_WALKED:
-            break
+    stop = found.seq if found.event is not None else found.seq + 1
+    complete = not stories or _go_back(run, stop, stories)
     links = {(link.seq, link.where): link for story in stories for link in story.links}
     ordered = sorted(links.values(), key=lambda link: (link.seq, link.where))[-MAX_LINKS:]
     return Chain(links=(*ordered, _last(found)), complete=complete)
 
 
+def _go_back(run: LogRun, stop: int, stories: list[_Story]) -> bool:
+    """Go back from `stop` until each story has its origin; False where one was not found."""
+    try:
+        timeline = Timeline(run)
+    except KvLifeError:
+        return False  # the log is damaged behind what was replayed
+    ends = stop
+    for start in reversed([seq for seq in known_states(run) if seq < stop]):
+        earlier = [_Story(story.watch, story.room) for story in stories]
+        _walk(timeline, start, ends, earlier)
+        for story, before in zip(stories, earlier, strict=True):
+            story.put_before(before)
+        if all(story.origin is not None for story in stories):
+            return True
+        ends = start
+        if stop - start >= MAX_WALKED:
+            break
+    return False
+
+
 def _last(found: Found) -> Link:
     named = "an audit" if found.event is None else found.event
-    how = "found behind it" if found.event is None or found.applied else "not applied"
-    if found.event is not None and found.applied:
-        how = "applied"
+    how = "applied" if found.applied else "not applied"
+    if found.event is None:
+        how = "found behind it"
     return Link(
         seq=found.seq,
         step=found.step,
@@ -123,13 +129,7 @@ def _last(found: Found) -> Link:
     )
 
 
-def _culprit(run: LogRun, found: Found) -> Recorded | None:
-    if found.event is None:
-        return None
-    return run.event(found.seq)
-
-
-def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWatch | RowWatch]:
+def _watches(run: LogRun, found: Found) -> list[PageWatch | RowWatch]:
     pages: dict[tuple[int, int], None] = {}
     rows: dict[int, None] = {}
     for evidence in each_evidence(found):
@@ -138,54 +138,40 @@ def _watches(run: LogRun, found: Found, culprit: Recorded | None) -> list[PageWa
         if pages and rows:
             break
     rows.update(dict.fromkeys(found.rows))
+    culprit = None if found.event is None else run.event(found.seq)
     if culprit is not None:
         row = getattr(culprit.event, "row", None)
         if isinstance(row, int):
             rows.setdefault(row)
     return [
-        *(PageWatch(space, page) for space, page in pages if page > 0),
-    ][:MAX_PAGES] + [RowWatch(row) for row in rows if 0 < row < run.layout.num_rows][:MAX_ROWS]
+        *[PageWatch(space, page) for space, page in pages if page > 0][:MAX_PAGES],
+        *[RowWatch(row) for row in rows if 0 < row < run.layout.num_rows][:MAX_ROWS],
+    ]
 
 
-def _walk(run: LogRun, start: int, stop: int, stories: list[_Story]) -> int:
-    """Fold [start, stop) and collect; returns how many events that were."""
-    ledger = Ledger(run.header.config)
-    walked = 0
-    try:
-        if start:
-            ledger = Ledger.restore(run.header.config, run.snapshot(start))
+def _walk(timeline: Timeline, start: int, stop: int, stories: list[_Story]) -> None:
+    """Fold [start, stop) and collect."""
+    expected = -1
+
+    def before(ledger: Ledger, item: Recorded, change: Change) -> None:
         for story in stories:
-            story.watch.begin(ledger)
-        for item in _followable(run, ledger, start, stop):
-            _fold_one(ledger, item, stories)
-            walked += 1
+            if item.seq != expected:
+                story.watch.begin(ledger)
+            story.watch.before(ledger, change)
+
+    try:
+        for moment in timeline.walk(start, stop, before=before):
+            expected = moment.item.seq + 1
+            for story in stories:
+                for touch in story.watch.after(moment.ledger, moment.item, moment.change):
+                    story.add(_link(touch), begins=touch.begins)
     except KvLifeError:
         # What this stretch has left to tell is lost; the replay has already said what is wrong.
         pass
     for story in stories:
-        touch = story.watch.pending()
-        if touch is not None:
-            story.add(_link(touch), begins=touch.begins)
-    return walked
-
-
-def _followable(run: LogRun, ledger: Ledger, start: int, stop: int) -> Iterator[Recorded]:
-    for item in run.events(start, stop):
-        if item.seq != ledger.next_seq or type(item.event) not in _KNOWN:
-            return
-        if not isinstance(item.event, Violated):
-            yield item
-
-
-def _fold_one(ledger: Ledger, item: Recorded, stories: list[_Story]) -> None:
-    event = item.event
-    change = derive(ledger, event)
-    for story in stories:
-        story.watch.before(ledger, change)
-    ledger.apply(event, item.seq, item.time_ns, change)
-    for story in stories:
-        for touch in story.watch.after(ledger, item, change):
-            story.add(_link(touch), begins=touch.begins)
+        last = story.watch.pending()
+        if last is not None:
+            story.add(_link(last), begins=last.begins)
 
 
 def _link(touch: Touch) -> Link:

@@ -148,11 +148,12 @@ class RowWatch:
 
     def __init__(self, row: int) -> None:
         self.row = row
+        self._held_back: Recorded | None = None
 
     def begin(self, ledger: Ledger) -> None:
         """Start from a state."""
         self._holder = holder_of(ledger, self.row)
-        self._held_back: Recorded | None = None
+        self._held_back = None
         self._rows: I32 | None = None
         self._concerned = False
 
