@@ -1,20 +1,27 @@
 """The log and the engine of this project keep the contracts; what does not keep them is told."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kvlife import KvEngine, LogWriter, open_run
 from kvlife.log import runs
 from kvlife.testing import conformance
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "fuzzing.md"
+(ON_THE_PAGE,) = re.findall(
+    r"<!-- file: test_contracts.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+)
+page = {"__name__": __name__}
+exec(compile(ON_THE_PAGE, str(PAGE), "exec"), page)  # noqa: S102  # what the page shows is run
 
-class TestOurLog(conformance.LogStoreConformance):
-    """`LogWriter` and `open_run`."""
+# `KvEngine`, as the page has it.
+TestOurEngine = page["TestMyBinding"]
 
-    def writer(self, path):
-        return LogWriter(path)
 
-    def reader(self, path):
-        return open_run(path)
+class TestOurLog(page["TestMyStore"]):
+    """`LogWriter` and `open_run`, which can be torn."""
 
     def tear(self, path, num_bytes):
         """Cut the last segment behind its last byte in use, less so many."""
@@ -28,13 +35,6 @@ class TestSmallSegments(TestOurLog):
 
     def writer(self, path):
         return LogWriter(path, segment_bytes=4096, snapshot_every_bytes=256, compress=False)
-
-
-class TestOurEngine(conformance.EngineConformance):
-    """`KvEngine`."""
-
-    def engine(self, config, *, log, clock):
-        return KvEngine(config, log=log, clock=clock, key_seed=1)
 
 
 class ForgetfulWriter(LogWriter):

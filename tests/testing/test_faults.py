@@ -11,6 +11,7 @@ from kvlife.errors import ConfigError
 from kvlife.events import Committed, Released, Violated
 from kvlife.invariants import CATALOGUE
 from kvlife.log import open_run
+from kvlife.replay.cli import main
 from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.testing.faults import (
     FAULTS,
@@ -94,6 +95,23 @@ def test_the_table_in_the_docs_lists_every_fault():
     assert re.findall(r"^\| `([\w-]+)` \| (?:stream|decision|columns) \|", page, re.MULTILINE) == [
         *FAULTS
     ]
+
+
+def test_the_page_s_code_writes_a_faulty_run(tmp_path, monkeypatch, capsys):
+    """It prints where the run lies and what is wrong in it, and a replay finds just that."""
+    page = (DOCS / "faults.md").read_text(encoding="utf-8")
+    assert f"\n{len(FAULTS)} faults at " in page
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    record(tmp_path / "runs", KINDS[4], 30, RUNS_SEED)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs/faults.md", "exec"), {})  # noqa: S102  # what the page shows is run
+    path, first_seq, wrong_seq, invariant = capsys.readouterr().out.split()
+    assert path == "faulty-runs/run-000001"
+    assert invariant == "release-once"
+    # A release that is told twice: the first telling is sound.
+    assert int(wrong_seq) == int(first_seq) + 1
+    assert main(["replay", path]) == 1
+    assert f"release-once at seq {wrong_seq}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_refusal_of_an_engine_that_changed_something_is_a_find(tmp_path):
 
 def test_a_find_is_the_same_at_each_call(tmp_path):
     """Nothing in `find` is random: program and log come out alike."""
-    adapter = broken.adapter_of(broken.ForksWithoutCounting)
+    adapter = broken.adapter_of(broken.MissesTheUnlock)
     first, second = (find(adapter, log_root=tmp_path / name) for name in "ab")
     assert first.program == second.program
     events = [
