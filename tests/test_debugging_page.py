@@ -53,7 +53,6 @@ def started(words):
     programs = {
         "kvlife": [sys.executable, "-m", "kvlife.replay"],
         "python": [sys.executable],
-        "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
     }
     return [*programs[words[0]], *words[1:]]
 
