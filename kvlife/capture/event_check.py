@@ -130,12 +130,11 @@ class EventCheck:
             self._found.note(f"batch {message.batch} comes after batch {batch}")
         if last is None:
             return
-        if message.order is not None and last.order is not None:
-            for what, now, then in zip(
-                ("t_ns", "step", "trace_seq"), message.order, last.order, strict=True
-            ):
-                if now < then:
-                    self._found.note(f"{what} falls from {then} to {now}")
+        for what, now, then in zip(
+            ("t_ns", "step", "trace_seq"), message.order, last.order, strict=False
+        ):
+            if now is not None and then is not None and now < then:
+                self._found.note(f"{what} falls from {then} to {now}")
         if message.rank != last.rank:
             self._found.note(f"the rank changes from {last.rank} to {message.rank}")
 
@@ -276,8 +275,10 @@ class EventCheck:
             yield "that hashes are those of the tokens: they are cut, or of an unknown algorithm"
         else:
             yield "the hashes of first blocks: what they hang on is not in the stream"
+        if self._header.block_size is None:
+            yield "more of block sizes than that each group has one: the header has no block_size"
         if self._header.num_blocks is None:
-            yield "that no more blocks have a hash than there are: the stream has no pool size"
+            yield "that no more blocks have a hash than there are: the header has no num_blocks"
         yield from NEVER_PROVEN
 
 

@@ -2,7 +2,8 @@
 
 Two formats: `kvlife-vllm-kvevents/1` has one event a line, `kvlife-vllm-kvwire/1` one message a
 line, its payload as sent: MessagePack of `[time, [events], data-parallel rank]`. An event there is
-a map with a `type` (vLLM today) or an array that begins with one (SGLang, and vLLM before).
+a map with a `type` (vLLM today) or an array that begins with one (SGLang, and vLLM before), which
+may end after any field that has a default.
 """
 
 from __future__ import annotations
@@ -64,51 +65,56 @@ CacheEvent = Stored | Removed | Cleared
 class Message:
     """What one line says: its number in the file, its place in the sequence, and its events.
 
-    `batch`, `order` (numbers that never fall from line to line) and `rank` are None where the
-    format has none.
+    `order` are numbers that never fall from line to line. They, `batch` and `rank` are None where
+    the line has none, and messages have no `order` at all.
     """
 
     number: int
     seq: int
     batch: int | None
-    order: tuple[int, ...] | None
+    order: tuple[int | None, ...]
     rank: int | None
     events: tuple[CacheEvent, ...]
 
 
 class StreamHeader(msgspec.Struct, kw_only=True):
-    """The first line of either format."""
+    """The first line of either format; what it lacks is not proven, or not said in the report."""
 
     format: str
-    engine: str
-    version: str
-    workload: str
+    engine: str | None = None
+    version: str | None = None
+    workload: str | None = None
     block_size: Size | None = None
     num_blocks: Size | None = None
+
+    @property
+    def source(self) -> str:
+        """The engine and its version, as far as they are named."""
+        return " ".join(filter(None, (self.engine, self.version))) or "an engine without a name"
 
 
 class _EventLine(msgspec.Struct, tag_field="type", kw_only=True):
     seq: Number
-    batch: Number
-    t_ns: Number
-    step: Number
-    trace_seq: Number
+    batch: Number | None = None
+    t_ns: Number | None = None
+    step: Number | None = None
+    trace_seq: Number | None = None
 
 
 class _StoredLine(_EventLine, tag="BlockStored"):
-    group: Count
     hashes: list[Hash]
     parent: Hash | None
     block_size: Size
     token_ids: list[Token]
-    medium: str | None
-    kind: str | None
+    group: Count = 0
+    medium: str | None = None
+    kind: str | None = None
 
 
 class _RemovedLine(_EventLine, tag="BlockRemoved"):
-    group: Count
     hashes: list[Hash]
-    medium: str | None
+    group: Count = 0
+    medium: str | None = None
 
 
 class _ClearedLine(_EventLine, tag="AllBlocksCleared"):
@@ -119,7 +125,6 @@ _AnyEventLine = _StoredLine | _RemovedLine | _ClearedLine
 
 
 class _WireLine(msgspec.Struct, kw_only=True):
-    topic: str
     seq: Number
     payload_b64: str
 
@@ -133,7 +138,7 @@ class _Batch(msgspec.Struct, array_like=True):
 _WireHash = Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)] | int
 
 
-class _StoredMap(msgspec.Struct, tag_field="type", tag="BlockStored"):
+class _StoredFields(msgspec.Struct):
     block_hashes: list[_WireHash]
     parent_block_hash: _WireHash | None
     token_ids: list[Token]
@@ -146,28 +151,30 @@ class _StoredMap(msgspec.Struct, tag_field="type", tag="BlockStored"):
     kv_cache_spec_kind: str | None = None
 
 
-class _RemovedMap(msgspec.Struct, tag_field="type", tag="BlockRemoved"):
+class _RemovedFields(msgspec.Struct):
     block_hashes: list[_WireHash]
     medium: str | None = None
     group_idx: Count | None = None
+
+
+class _StoredMap(_StoredFields, tag_field="type", tag="BlockStored"):
+    pass
+
+
+class _RemovedMap(_RemovedFields, tag_field="type", tag="BlockRemoved"):
+    pass
 
 
 class _ClearedMap(msgspec.Struct, tag_field="type", tag="AllBlocksCleared"):
     pass
 
 
-class _StoredArray(msgspec.Struct, array_like=True, tag="BlockStored"):
-    block_hashes: list[_WireHash]
-    parent_block_hash: _WireHash | None
-    token_ids: list[Token]
-    block_size: Size
-    lora_id: int | None = None
-    medium: str | None = None
+class _StoredArray(_StoredFields, array_like=True, tag="BlockStored"):
+    pass
 
 
-class _RemovedArray(msgspec.Struct, array_like=True, tag="BlockRemoved"):
-    block_hashes: list[_WireHash]
-    medium: str | None = None
+class _RemovedArray(_RemovedFields, array_like=True, tag="BlockRemoved"):
+    pass
 
 
 class _ClearedArray(msgspec.Struct, array_like=True, tag="AllBlocksCleared"):
@@ -213,7 +220,7 @@ class EventStream:
             number=number,
             seq=line.seq,
             batch=None,
-            order=None,
+            order=(),
             rank=batch.data_parallel_rank,
             events=events,
         )
@@ -252,22 +259,20 @@ def _of_wire(raw: msgspec.Raw) -> CacheEvent:
     event = _MAP.decode(raw) if memoryview(raw)[0] in _MAP_HEADS else _ARRAY.decode(raw)
     match event:
         case _StoredMap() | _StoredArray():
-            wide = event if isinstance(event, _StoredMap) else None
-            extra = (wide.extra_keys or []) if wide else []
+            extra = event.extra_keys or []
             return Stored(
-                group=(wide.group_idx or 0) if wide else 0,
+                group=event.group_idx or 0,
                 medium=event.medium or "",
                 hashes=tuple(map(_text, event.block_hashes)),
                 parent=None if event.parent_block_hash is None else _text(event.parent_block_hash),
                 tokens=event.token_ids,
                 block_size=event.block_size,
-                full=wide is None or wide.kv_cache_spec_kind in (None, FULL),
+                full=event.kv_cache_spec_kind in (None, FULL),
                 plain=event.lora_id is None and not any(key is not None for key in extra),
             )
         case _RemovedMap() | _RemovedArray():
-            group = (event.group_idx or 0) if isinstance(event, _RemovedMap) else 0
             hashes = tuple(map(_text, event.block_hashes))
-            return Removed(group=group, medium=event.medium or "", hashes=hashes)
+            return Removed(group=event.group_idx or 0, medium=event.medium or "", hashes=hashes)
         case _:
             return Cleared()
 

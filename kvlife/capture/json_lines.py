@@ -11,6 +11,14 @@ import msgspec
 from kvlife.errors import CaptureError
 from kvlife.line_file import read_lines
 
+# The formats that there are, and what reads each.
+READERS = {
+    "kvlife-vllm-capture/1": "kvlife import vllm",
+    "kvlife-vllm-kvevents/1": "kvlife import kv-events",
+    "kvlife-vllm-kvwire/1": "kvlife import kv-events",
+}
+PAGE = "docs/importing.md"
+
 HeaderT = TypeVar("HeaderT")
 LineT = TypeVar("LineT")
 
@@ -29,12 +37,21 @@ class JsonLines:
         number, text = next(self._lines, (0, b""))
         if not number:
             raise CaptureError(f"{self._path}: the file is empty; a capture begins with a header")
-        named = self._decode(msgspec.json.Decoder(_Named), text, number).format
+        try:
+            named = msgspec.json.decode(text, type=_Named).format
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self.refuse(
+                number,
+                f"the file does not begin with a header that names its format ({error});"
+                f" {_known_formats()}, and {PAGE} says how to come by such a file",
+            ) from error
         if named not in self._formats:
-            raise CaptureError(
-                f"{self._path}, line {number}: the format is {named!r}, and this command reads"
-                f" {' and '.join(self._formats)}; {_other_reader(named, self._formats)}"
+            raise self.refuse(
+                number,
+                f"the format is {named!r}, and this command reads"
+                f" {' and '.join(self._formats)}; {_other_reader(named, self._formats)}",
             )
+        self._formats = (named,)
         return self._decode(msgspec.json.Decoder(kind), text, number)
 
     def lines(self, decoder: msgspec.json.Decoder[LineT]) -> Iterator[tuple[int, LineT]]:
@@ -52,7 +69,7 @@ class JsonLines:
         except msgspec.ValidationError as error:
             raise CaptureError(
                 f"{self._path}, line {number}: {error}; the line is not as"
-                f" {' or '.join(self._formats)} has it: capture it again, or correct the line"
+                f" {' or '.join(self._formats)} has it: {PAGE} has the fields of each line"
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CaptureError(
@@ -69,9 +86,11 @@ def _other_reader(named: str, read_here: tuple[str, ...]) -> str:
     kind = named.partition("/")[0]
     if kind in {known.partition("/")[0] for known in read_here}:
         return "a newer kvlife may know this version of it"
-    command = {
-        "kvlife-vllm-capture": "kvlife import vllm",
-        "kvlife-vllm-kvevents": "kvlife import kv-events",
-        "kvlife-vllm-kvwire": "kvlife import kv-events",
-    }.get(kind)
-    return "no command reads it" if command is None else f"`{command}` reads this kind"
+    command = READERS.get(f"{kind}/1")
+    if command is None:
+        return f"{_known_formats()}, and {PAGE} describes them"
+    return f"`{command}` reads this kind"
+
+
+def _known_formats() -> str:
+    return "known are " + ", ".join(f"{known} (`{by}`)" for known, by in READERS.items())

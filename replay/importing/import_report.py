@@ -45,7 +45,7 @@ def import_as_json(outcome: ImportOutcome, seconds: float) -> dict[str, object]:
 def stream_as_json(outcome: StreamOutcome, seconds: float) -> dict[str, object]:
     """The object of `kvlife import kv-events --json`."""
     return {
-        "engine": f"{outcome.header.engine} {outcome.header.version}",
+        "engine": outcome.header.source,
         "format": outcome.header.format,
         "workload": outcome.header.workload,
         "messages": outcome.num_messages,
@@ -109,7 +109,8 @@ def _contradictions(contradictions: Iterable[Contradiction], num_found: int) -> 
 def stream_lines(outcome: StreamOutcome, seconds: float) -> Iterator[Line]:
     """What the stream held, what it proves, and what it cannot."""
     header = outcome.header
-    yield "bold", f"{header.engine} {header.version}, workload {header.workload}"
+    workload = f", workload {header.workload}" if header.workload else ""
+    yield "bold", f"{header.source}{workload}"
     kinds = ", ".join(f"{num:,} {kind}" for kind, num in sorted(outcome.num_events.items()))
     yield "", f"{outcome.num_messages:,} messages: {kinds or 'no event'}; {seconds:.1f} s"
     yield (
