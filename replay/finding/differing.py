@@ -17,7 +17,7 @@ from kvlife.replay.finding.sameness import Ignored
 from kvlife.replay.finding.state_difference import StateDifference, difference_of
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.output.event_words import FieldDifference, field_differences
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import known_states
 
 Advance = Callable[[int], None]
 

@@ -17,8 +17,8 @@ from kvlife.log import LogRun
 from kvlife.replay.history.evidence import each_evidence, pages_named, rows_named
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.history.touches import PageWatch, RowWatch, Touch
+from kvlife.replay.replaying.known import known_states
 from kvlife.replay.replaying.outcome import Found
-from kvlife.replay.replaying.parts import known_states
 
 # What is watched, and shown, at most; the violation itself takes the last line.
 MAX_PAGES = 4

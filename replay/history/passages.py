@@ -10,7 +10,7 @@ import attrs
 from kvlife.log.names import StretchNames
 from kvlife.replay.history.selecting import stretches_between
 from kvlife.replay.history.timeline import Timeline
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import known_states
 
 
 @attrs.frozen(eq=False)

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from kvlife.config import compile_layout, refuse_beyond_memory, with_pages
-from kvlife.errors import ConfigError, EventError, LogCorrupt, LogError
-from kvlife.events import EVENT_TYPES, Recorded, Resized, Violated, check_structure
+from kvlife.errors import ConfigError, EventError, LogError
+from kvlife.events import Recorded, Resized, Violated, check_structure
 from kvlife.ledger import Change, Ledger, derive
 from kvlife.log import LogRun
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import (
+    KNOWN_KINDS,
+    known_states,
+    refuse_unknown,
+    restored,
+)
 
 Before = Callable[[Ledger, Recorded, Change], None]
-
-_KNOWN = frozenset(EVENT_TYPES)
 
 
 @attrs.define
@@ -84,7 +87,7 @@ class Timeline:
         wanted = min(seq, self.last_seq)
         # A state may lie inside a group of events.
         for item in self.run.events(ledger.next_seq, wanted):
-            if item.seq != ledger.next_seq or type(item.event) not in _KNOWN:
+            if item.seq != ledger.next_seq or type(item.event) not in KNOWN_KINDS:
                 break
             _look_at(ledger, item)
             ledger.apply(item.event, item.seq, item.time_ns)
@@ -129,22 +132,13 @@ class Timeline:
             if known == 0:
                 break
             try:
-                return self._restored(known)
+                return restored(self.run, self.run.snapshot(known), known)
             except LogError:
                 if not self.run.salvage:
                     raise
         if self.run.begins_at:
             raise LogError(f"{self.run.path}: no snapshot at or before seq {seq} can be read")
         return Ledger(self.run.header.config)
-
-    def _restored(self, seq: int) -> Ledger:
-        ledger = Ledger.restore(self.run.header.config, self.run.snapshot(seq))
-        if ledger.next_seq != seq:
-            raise LogCorrupt(
-                f"{self.run.path}: the snapshot of seq {seq} is the state before seq"
-                f" {ledger.next_seq}"
-            )
-        return ledger
 
     def _walk(
         self, ledger: Ledger, low: int, stop: int, before: Before | None = None
@@ -154,7 +148,8 @@ class Timeline:
         for item in self._events(ledger, stop):
             event = item.event
             if item.seq != ledger.next_seq:
-                ledger, checks = self._restored(item.seq), True
+                ledger = restored(self.run, self.run.snapshot(item.seq), item.seq)
+                checks = True
             if checks or isinstance(event, Resized):
                 checks = True
                 _look_at(ledger, item)
@@ -179,19 +174,12 @@ class Timeline:
                     " follows them"
                 )
             expected = group[-1].seq + 1
-            if any(type(item.event) not in _KNOWN for item in group):
-                lost = self._unknown(group)
+            if any(type(item.event) not in KNOWN_KINDS for item in group):
+                lost = True
+                if not self.run.salvage:
+                    refuse_unknown(group)
             if not lost:
                 yield from (item for item in group if item.seq < stop)
-
-    def _unknown(self, group: list[Recorded]) -> bool:
-        if self.run.salvage:
-            return True
-        item = next(item for item in group if type(item.event) not in _KNOWN)
-        raise EventError(
-            f"seq {item.seq}: {item.event} is of a kind that this kvlife does not know: read it"
-            " with a newer one, or use --salvage to go on from the next snapshot"
-        )
 
 
 def _look_at(ledger: Ledger, item: Recorded) -> None:

@@ -11,7 +11,7 @@ from kvlife.events import Marked, Recorded, Violated
 from kvlife.ledger import Ledger
 from kvlife.log import LogRun, open_run
 from kvlife.replay.history.timeline import Timeline
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import known_states
 
 
 @attrs.frozen(eq=False)

@@ -26,7 +26,7 @@ from kvlife.invariants.effect import holder_of
 from kvlife.ledger import Change, Ledger, RowState
 from kvlife.replay.history.timeline import Moment, Timeline
 from kvlife.replay.history.touches import PageWatch, Touch
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import known_states
 
 # So many events are folded, and known states before a page's last event tried, at most.
 MAX_FOLDED = 1_000_000

@@ -22,7 +22,7 @@ from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.output_file import new_file, refuse_output
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.packing.redacting import redacted
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import known_states
 
 
 @attrs.frozen(kw_only=True)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from kvlife.errors import EventError, LogCorrupt, LogError
-from kvlife.events import EVENT_TYPES, Recorded, Violated
+from kvlife.events import Recorded, Violated
 from kvlife.invariants import Checker
 from kvlife.ledger import FrozenState, Ledger
 from kvlife.log import LogRun
 from kvlife.replay.replaying.fold import Fold
+from kvlife.replay.replaying.known import refuse_unknown, restored
 from kvlife.replay.replaying.outcome import Checked, Difference, Hole, PartOutcome
 from kvlife.replay.replaying.parts import Part
 
@@ -19,8 +20,6 @@ Group = list[Recorded]
 
 # The caller hears of the progress after this many groups.
 GROUPS_PER_REPORT = 512
-
-_KNOWN = frozenset(EVENT_TYPES)
 
 
 class Watch(Protocol):
@@ -104,7 +103,7 @@ class Follower:
             return True
         try:
             if self.run.unknown:
-                _refuse_unknown(group)
+                refuse_unknown(group)
             if self.watch is not None:
                 self.watch.before(group, fold.ledger)
             goes_on = fold.group(
@@ -186,7 +185,7 @@ class Follower:
             f" {state.digest:016x}: the replay goes on from the snapshot"
         )
         self._differences.append(Difference(kind="snapshot", seq=mark, text=text))
-        self._fold.start_from(self._restored(state, mark))
+        self._fold.start_from(restored(self.run, state, mark))
 
     def _restart(self, mark: int) -> None:
         """Go on behind a hole."""
@@ -196,7 +195,7 @@ class Follower:
             return
         why = self._lost or self._why_missing()
         self._holes.append(Hole(first_seq=self._next_seq, next_seq=mark, why=why))
-        self._fold.start_from(self._restored(state, mark))
+        self._fold.start_from(restored(self.run, state, mark))
         self._next_seq, self._lost = mark, ""
 
     def _snapshot(self, mark: int) -> FrozenState | None:
@@ -208,22 +207,10 @@ class Follower:
             self._notes.append(str(error))
             return None
 
-    def _restored(self, state: FrozenState, mark: int) -> Ledger:
-        try:
-            ledger = Ledger.restore(self.run.header.config, state)
-        except LogError as error:
-            raise LogCorrupt(f"{self.run.path}: snapshot of seq {mark}: {error}") from error
-        if ledger.next_seq != mark:
-            raise LogCorrupt(
-                f"{self.run.path}: the snapshot of seq {mark} is the state before seq"
-                f" {ledger.next_seq}"
-            )
-        return ledger
-
     def _ledger_at(self, seq: int) -> Ledger:
         if seq == 0:
             return Ledger(self.run.header.config)
-        return self._restored(self.run.snapshot(seq), seq)
+        return restored(self.run, self.run.snapshot(seq), seq)
 
     def _why_missing(self) -> str:
         seq = self._next_seq
@@ -289,15 +276,6 @@ def _with_next(groups: Iterator[Group]) -> Iterator[tuple[Group, Group | None]]:
         following = next(groups, None)
         yield before, following
         before = following
-
-
-def _refuse_unknown(group: Group) -> None:
-    for item in group:
-        if type(item.event) not in _KNOWN:
-            raise EventError(
-                f"seq {item.seq}: {item.event} is of a kind that this kvlife does not know: read it"
-                " with a newer one, or use --salvage to go on from the next snapshot"
-            )
 
 
 def _is_violated(group: Sequence[Recorded]) -> bool:

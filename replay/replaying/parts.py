@@ -9,6 +9,7 @@ import attrs
 
 from kvlife.errors import ConfigError, LogError
 from kvlife.log import LogRun
+from kvlife.replay.replaying.known import known_states
 
 # Parts for each process: more even out how long they take, fewer save reading snapshots.
 PARTS_PER_JOB = 4
@@ -39,12 +40,6 @@ def whole(run: LogRun, first_seq: int | None, last_seq: int | None) -> Part:
             f"--to {last_seq} lies before the replay's first event, {max(first_seq or 0, start)}"
         )
     return Part(start=start, stop=max(stop, start), last=True)
-
-
-def known_states(run: LogRun) -> list[int]:
-    """The seqs before which the state is known: the beginning, where the log has it, snapshots."""
-    begins = [0] if run.begins_at == 0 else []
-    return begins + [seq for seq in run.snapshots if seq >= max(run.begins_at, 1)]
 
 
 def _start(run: LogRun, first_seq: int | None) -> int:

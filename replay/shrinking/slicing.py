@@ -17,7 +17,7 @@ from kvlife.invariants.effect import Effect
 from kvlife.ledger import Change, Ledger, RowState, derive
 from kvlife.log import LogRun
 from kvlife.replay.history.timeline import Timeline
-from kvlife.replay.replaying.parts import known_states
+from kvlife.replay.replaying.known import known_states
 from kvlife.replay.shrinking.culprit import EVENTS_PER_REPORT, Culprit, judge
 from kvlife.replay.shrinking.lives import UNKNOWN, LifeNotes
 from kvlife.replay.shrinking.naming import pages_named

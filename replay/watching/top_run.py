@@ -13,7 +13,6 @@ import numpy as np
 from kvlife.config import refuse_beyond_memory
 from kvlife.errors import EventError, KvLifeError
 from kvlife.events import (
-    EVENT_TYPES,
     Admitted,
     Evicted,
     Recorded,
@@ -27,14 +26,13 @@ from kvlife.invariants import Checker
 from kvlife.ledger import Ledger, RowState
 from kvlife.log.following import FollowedRun, Overtaken
 from kvlife.replay.replaying.fold import Fold
+from kvlife.replay.replaying.known import KNOWN_KINDS
 from kvlife.replay.report_page.columns import PageUse, page_uses
 
 # The rate is that of so many seconds.
 RATE_SECONDS = 5.0
 # The clock is looked at after so many groups.
 _GROUPS_PER_LOOK = 64
-
-_KNOWN = frozenset(EVENT_TYPES)
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +132,7 @@ class WatchedRun:
 
     def _take(self, group: list[Recorded]) -> None:
         for item in group:
-            if type(item.event) not in _KNOWN:
+            if type(item.event) not in KNOWN_KINDS:
                 raise EventError(
                     f"seq {item.seq}: {item.event} is of a kind that this kvlife does not know:"
                     " follow it with a newer one"
