@@ -89,6 +89,15 @@ def list_run(run: Path) -> tuple[list[SegmentFile], list[int]]:
     return [segments[idx] for idx in sorted(segments)], sorted(snapshots)
 
 
+def written_beside_segments(run: Path) -> list[str]:
+    """The files in a run's folder that are written only where a segment is: names, snapshots."""
+    try:
+        found = [path.name for path in run.iterdir() if RUN_FILE.match(path.name)]
+    except OSError as error:
+        raise LogError(f"{run}: cannot be listed ({error.strerror})") from error
+    return sorted(name for name in found if name.endswith((".names", ".snap")))
+
+
 def _the_one(before: SegmentFile | None, file: SegmentFile) -> SegmentFile:
     if before is None:
         return file

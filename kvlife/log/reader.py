@@ -28,12 +28,7 @@ from kvlife.log.files import (
 from kvlife.log.header import RunHeader, decode_header, read_header
 from kvlife.log.names import LogStretch, read_names
 from kvlife.log.packed import PackNote, UnpackedRun, is_pack
-from kvlife.log.segment_file import (
-    SegmentHead,
-    UnreadableHead,
-    read_segment,
-    read_segment_head,
-)
+from kvlife.log.segment_file import SegmentHead, UnreadableHead, read_segment, read_segment_head
 from kvlife.log.snapshot_file import read_head, read_snapshot
 from kvlife.log.stretch import Position, Stretch
 from kvlife.log.tail import (
@@ -41,6 +36,7 @@ from kvlife.log.tail import (
     Tail,
     damage_of,
     holds_records,
+    missing_segments,
     scan_tail,
     warning_of_end,
 )
@@ -261,6 +257,11 @@ class LogRun:
                     " use --salvage to go on from the next snapshot"
                 )
         if not self._files:
+            missing = None if follower_lost else missing_segments(self.folder)
+            if missing is not None and not self.salvage:
+                raise missing
+            empty = "no segment: the run ended before its first event"
+            self._warnings.append(str(missing or empty))
             return Tail(0)
         file = self._files[-1]
         try:
@@ -295,7 +296,6 @@ class LogRun:
 
     def _beginning(self) -> int:
         if not self._files:
-            self._warnings.append("no segment: the run ended before its first event")
             return 0
         first = self._files[0]
         if first.idx == 0:

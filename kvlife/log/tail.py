@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 
 from kvlife.errors import LogCorrupt, LogError, LogTruncated
 from kvlife.events import Violated
 from kvlife.log.cursor import BadBytes
-from kvlife.log.files import SegmentFile
+from kvlife.log.files import SegmentFile, written_beside_segments
 from kvlife.log.segment_file import SegmentHead
 from kvlife.log.walk import BadRecord, next_valid, num_events_in, records
 from kvlife.log.wire import (
@@ -126,6 +128,17 @@ def damage_of(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError
             " use --salvage to read what is there"
         )
     return None
+
+
+def missing_segments(run: Path) -> LogTruncated | None:
+    """What is missing in the folder of a run without any segment, if there ever was one."""
+    beside = written_beside_segments(run)
+    if not beside:
+        return None
+    return LogTruncated(
+        f"{run}: all segments are missing, and with them every event, though {beside[0]} was"
+        " written beside one: get the .seg and .segz files from where the run was written"
+    )
 
 
 def warning_of_end(file: SegmentFile, head: SegmentHead, tail: Tail, num_bytes: int) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import pairwise
 from math import isnan
 
 import attrs
@@ -278,8 +279,8 @@ def stretches_between(
 ) -> Iterator[tuple[int, int, StretchNames | None]]:
     """The parts of [start, stop) by stretch of the log, each with what it names, if known."""
     stretches = list(run.stretches())
-    ends = [*(stretch.first_seq for stretch in stretches[1:]), stop]
-    for stretch, end in zip(stretches, ends, strict=True):
-        low, high = max(stretch.first_seq, start), min(end, stop)
+    bounds = [*(stretch.first_seq for stretch in stretches), stop]
+    for stretch, (begin, end) in zip(stretches, pairwise(bounds), strict=True):
+        low, high = max(begin, start), min(end, stop)
         if low < high:
             yield low, high, stretch.names

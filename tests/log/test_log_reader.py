@@ -209,6 +209,24 @@ def test_damage_in_the_middle_is_corruption(tmp_path):
     assert same_events(got, EVENTS[: len(got)])
 
 
+@pytest.mark.parametrize("left", ["*.names", "*.snap"])
+def test_a_run_that_lost_all_segments_is_not_taken_for_an_empty_one(tmp_path, left):
+    """Names and snapshots are written beside a segment only; a header alone is an empty run."""
+    run = write(tmp_path, snapshots=(500,))
+    for path in run.iterdir():
+        if path.suffix != ".json" and not path.match(left):
+            path.unlink()
+    with pytest.raises(LogTruncated, match="all segments are missing"):
+        open_run(run)
+    salvaged = open_run(run, salvage=True)
+    assert (salvaged.next_seq, list(salvaged.events())) == (0, [])
+    assert "all segments are missing" in salvaged.warnings[0]
+    for path in run.glob(left):
+        path.unlink()
+    empty = open_run(run)
+    assert empty.warnings == ["no segment: the run ended before its first event"]
+
+
 def test_a_missing_segment_is_told(tmp_path):
     """Between others, and at the end: a sealed segment that nothing follows has lost it."""
     folder = write(tmp_path / "a")

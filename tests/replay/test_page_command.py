@@ -198,6 +198,16 @@ def test_a_turn_that_gives_back_pages_names_its_request(tmp_path, capsys):
     assert touch["text"].endswith("by row 1 (request r2 of session s1)")
 
 
+@pytest.mark.parametrize("asked", [("page", 2), ("page", 2, "--all")])
+def test_a_run_without_any_segment_has_untouched_pages(run, capsys, asked):
+    """With only its header left it is an empty run, of which every page is FREE."""
+    for path in run.glob("*/0*"):
+        path.unlink()
+    status, seen = made.answered(capsys, asked[0], run, *asked[1:])
+    assert (status, seen["state"], seen["touches"]) == (0, "FREE", [])
+    assert "no segment: the run ended before its first event" in seen["notes"]
+
+
 def test_many_touches_are_cut_to_the_first_and_the_last(run, capsys):
     """Of three touches two are shown: the one that began the page's life, and the last."""
     _, out, _ = made.ran(capsys, "page", run, 4, "--limit", 2)
