@@ -61,7 +61,7 @@ def export(
     if to == "parquet":
         refuse_output_folder(output)
     else:
-        refuse_output(output, "file")
+        refuse_output(output, "file", source=log)
     begun = perf_counter()
     run = open_run(log, salvage=salvage)
     start, stop = _span(run, from_, until, replayed=to != "jsonl")

@@ -22,6 +22,7 @@ from kvlife.replay.importing.import_report import (
 )
 from kvlife.replay.options import AsJson
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.output_file import refuse_log
 from kvlife.replay.output.progress import progress_bar
 
 POLICIES = ("raise", "collect")
@@ -51,6 +52,8 @@ def vllm(
     """
     if policy not in POLICIES:
         raise ConfigError(f"--policy is one of {', '.join(POLICIES)}, got {policy!r}")
+    if log is not None:
+        refuse_log(log)
     begun = perf_counter()
     with progress_bar("importing", _num_lines(trace, quiet=json), quiet=json) as bar:
         outcome = import_vllm(trace, log=log, policy=policy, reached=bar.reach)

@@ -63,7 +63,7 @@ def pack(
     same name has the same alias. `--around 0` packs a log from its beginning. Exit status: 0 fine,
     2 the log is unusable.
     """
-    refuse_output(output, "pack")
+    refuse_output(output, "pack", source=log)
     run = open_run(log, salvage=salvage)
     span = _span(run, around, to)
     note = PackNote(around=span.around, stop=span.stop, redacted=redact or _is_redacted(run))

@@ -40,7 +40,7 @@ def report(
     on behind what the checks now find, so does the report. Exit status: 0 fine, 1 a violation or a
     difference was found (the file is written), 2 the log is unusable.
     """
-    refuse_output(output, "HTML file")
+    refuse_output(output, "HTML file", source=log)
     begun = perf_counter()
     run = open_run(log, salvage=salvage)
     went_on = Timeline(run).violated is None

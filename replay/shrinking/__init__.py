@@ -7,7 +7,7 @@ from kvlife.replay.shrinking.report import Report
 from kvlife.replay.shrinking.shrinker import Shrinker
 from kvlife.replay.shrinking.slicing import slice_run
 from kvlife.replay.shrinking.trial import Trial, run_trial
-from kvlife.replay.shrinking.write import refuse_taken, write_small
+from kvlife.replay.shrinking.write import write_small
 
 __all__ = [
     "Culprit",
@@ -18,7 +18,6 @@ __all__ = [
     "as_test",
     "first_culprit",
     "recorded_culprit",
-    "refuse_taken",
     "run_trial",
     "slice_run",
     "write_small",

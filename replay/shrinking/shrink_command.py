@@ -17,6 +17,7 @@ from kvlife.replay.cli import FINE, INTERRUPTED
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import AsJson, LogPath
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.output_file import new_file, refuse_log, refuse_new_file
 from kvlife.replay.output.progress import Bar, progress_bar
 from kvlife.replay.shrinking import (
     Culprit,
@@ -26,7 +27,6 @@ from kvlife.replay.shrinking import (
     as_test,
     first_culprit,
     recorded_culprit,
-    refuse_taken,
     slice_run,
     write_small,
 )
@@ -62,7 +62,9 @@ def shrink(
     Exit status: 0 a smaller log was written, 2 the log is unusable or no event in it breaks
     anything, 130 interrupted.
     """
-    refuse_taken(output, pytest)
+    refuse_log(output, new=True)
+    if pytest is not None:
+        refuse_new_file(pytest, "test", option="--pytest")
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"--seconds must be above 0, got {seconds}")
     begun = perf_counter()
@@ -93,7 +95,8 @@ def _written(
     if test is not None:
         trial = shrinker.trial
         text = as_test(shrinker.best.config, trial.events, trial.last, violation)
-        test.write_text(text, encoding="utf-8")
+        with new_file(test, option="--pytest") as file:
+            file.write(text.encode())
     return violation
 
 

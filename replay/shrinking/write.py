@@ -5,20 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvlife.engine import Observer
-from kvlife.errors import ConfigError, InvariantViolation
+from kvlife.errors import InvariantViolation
 from kvlife.log import LogWriter
 from kvlife.replay.shrinking.shrinker import Shrinker
-
-
-def refuse_taken(folder: Path, test: Path | None) -> None:
-    """Raise `ConfigError` where a folder with something in it, or a test, would be written over.
-
-    Logs are never written again, and the one that is read least of all.
-    """
-    if test is not None and test.exists():
-        raise ConfigError(f"{test} exists: name a new file for the test")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is not empty: name a new folder for the small log")
 
 
 def write_small(shrinker: Shrinker, folder: Path, time_ns: int) -> InvariantViolation:

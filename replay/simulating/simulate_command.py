@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.options import AsJson, Check
+from kvlife.replay.output.output_file import refuse_log
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.simulating.simulate_report import as_json, print_report
 from kvlife.simulation import (
@@ -86,6 +87,8 @@ def simulate(options: SimulateOptions | None = None) -> int:
     found, 2 the workload or the arguments are unusable.
     """
     options = SimulateOptions() if options is None else options
+    if options.log is not None:
+        refuse_log(options.log, option="--log")
     plan = _plan(options)
     with progress_bar("simulating", len(plan.workload), quiet=options.json) as bar:
         outcome = run_plan(plan, bar.reach)

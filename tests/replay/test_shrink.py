@@ -202,11 +202,11 @@ def test_arguments_that_do_not_fit(tmp_path, capsys, arguments, message):
 def test_nothing_is_written_over(tmp_path, capsys):
     """A folder with something in it, or a test that is there, is left alone."""
     busy_run(tmp_path / "log", released("r3", 2, [4, 5, 8], "aborted"))
-    assert "is not empty" in refused(capsys, tmp_path / "log", "-o", tmp_path / "log")
+    assert "is there already" in refused(capsys, tmp_path / "log", "-o", tmp_path / "log")
     taken = tmp_path / "test_taken.py"
     taken.write_text("mine")
     where = ("-o", tmp_path / "small", "--pytest", taken)
-    assert "exists: name a new file" in refused(capsys, tmp_path / "log", *where)
+    assert "is there already: name a new file" in refused(capsys, tmp_path / "log", *where)
     assert taken.read_text() == "mine"
 
 
