@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from kvlife.capture import vllm_lines as ops
 from kvlife.capture.call_tree import Call
-from kvlife.capture.vllm_pool import ints
 from kvlife.capture.vllm_requests import PREEMPTED, RUNNING, Import
 from kvlife.capture.vllm_slots import SlotFacts
 from kvlife.events import Event, Evicted, Marked, PageLists, Released, Retracted
+from kvlife.events.arrays import ints
 from kvlife.ledger import EMPTY
 
 # How vLLM's words for the end of a request read as reasons; any other is an abort.

@@ -6,7 +6,7 @@ calls free is FREE where it has no hash, and CACHED without refs where it has on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,7 @@ from kvlife.engine import Observer
 from kvlife.events import Event
 from kvlife.ledger import PageState
 
-I32 = npt.NDArray[np.int32]
-
 NULL_BLOCK = 0
-NO_LINKS = np.empty((0, 4), np.int32)
-NO_LINKS.setflags(write=False)
-
-
-def ints(numbers: Iterable[int]) -> I32:
-    """An array that events can hold without a copy."""
-    array = np.fromiter(numbers, np.int32)
-    array.setflags(write=False)
-    return array
 
 
 class BlockPool:

@@ -11,9 +11,10 @@ import numpy as np
 
 from kvlife.capture import vllm_lines as ops
 from kvlife.capture.call_tree import Call
-from kvlife.capture.vllm_pool import NO_LINKS, NULL_BLOCK, ints
+from kvlife.capture.vllm_pool import NULL_BLOCK
 from kvlife.capture.vllm_requests import PREEMPTED, RUNNING, Import, Request
 from kvlife.events import Admitted, Allocated, Evicted, Protected, Resumed, WindowEvicted
+from kvlife.events.arrays import NO_LINKS, ints
 from kvlife.ledger import RowState
 
 

@@ -6,10 +6,10 @@ from kvlife.capture import vllm_lines as ops
 from kvlife.capture.block_hashes import HashChain
 from kvlife.capture.call_tree import Call
 from kvlife.capture.vllm_endings import EndingFacts
-from kvlife.capture.vllm_pool import I32, NO_LINKS, ints
 from kvlife.capture.vllm_requests import PREEMPTED, WAITING, Import, Request
 from kvlife.capture.vllm_slots import SlotFacts
 from kvlife.events import Committed, RolledBack, StepDispatched, StepSettled
+from kvlife.events.arrays import I32, NO_LINKS, ints
 from kvlife.ledger import EMPTY
 
 # What vLLM schedules as the drafts of a request that it resumes, for which nothing was proposed.

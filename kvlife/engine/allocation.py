@@ -15,14 +15,13 @@ from kvlife.engine.core import command
 from kvlife.engine.granting import PageGranting
 from kvlife.errors import BadArgument, BadLength
 from kvlife.events import Allocated, Committed, PageLists, RolledBack
+from kvlife.events.arrays import NO_LINKS
 from kvlife.ledger import EMPTY, Change, derive_allocated
 from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import num_at, spans_of
 
 I32 = npt.NDArray[np.int32]
 ONE = np.array(1, np.int32)
-NO_LINKS = np.empty((0, 4), np.int32)
-NO_LINKS.setflags(write=False)
 
 
 class AllocationCommands(PageGranting):

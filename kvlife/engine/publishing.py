@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from kvlife import transitions
 from kvlife.config import MAX_LEN
-from kvlife.engine.allocation import NO_LINKS
 from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadLength, BadTokens, SessionBusy
 from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
+from kvlife.events.arrays import NO_LINKS
 from kvlife.ledger import EMPTY
 from kvlife.ledger.entries import row_entries
 from kvlife.ledger.spans import indices

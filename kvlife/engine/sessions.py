@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvlife import transitions
-from kvlife.engine.allocation import NO_LINKS, AllocationCommands
+from kvlife.engine.allocation import AllocationCommands
 from kvlife.engine.arguments import as_id, as_length, is_name
 from kvlife.engine.core import command
 from kvlife.engine.publishing import PublishingCommands
@@ -19,6 +19,7 @@ from kvlife.events import (
     SessionRestored,
     SessionSaved,
 )
+from kvlife.events.arrays import NO_LINKS
 from kvlife.ledger import Session
 from kvlife.ledger.entries import row_entries
 

@@ -10,23 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from kvlife.events import Allocated, Event, Evicted, RolledBack
+from kvlife.events.arrays import NO_LINKS, ints
 from kvlife.ledger import PageState
 
 if TYPE_CHECKING:
     from kvlife.ledger import Ledger
     from kvlife.testing.books import Books
 
-I32 = npt.NDArray[np.int32]
-
 
 def facts_of_disagreement(ledger: Ledger, books: Books, rid: str | None) -> list[Event]:
     """Facts that say where books and ledger part; `rid` is whom the last verb was about."""
     twice = sorted(page for page, num in books.free.items() if num > 1)
     if twice:
-        return [Evicted("pressure", (_ints(twice),))]
+        return [Evicted("pressure", (ints(twice),))]
     return [
         *_free_and_held(ledger, books),
         *_lost(ledger, books, rid),
@@ -43,11 +41,11 @@ def _free_and_held(ledger: Ledger, books: Books) -> list[Event]:
             allocated, committed = ledger.rows.allocated[row], ledger.rows.committed[row]
             facts.append(
                 RolledBack(
-                    _ints([row]),
-                    _ints([allocated]),
-                    _ints([committed]),
-                    (_ints(pages),),
-                    np.empty((0, 4), np.int32),
+                    ints([row]),
+                    ints([allocated]),
+                    ints([committed]),
+                    (ints(pages),),
+                    NO_LINKS,
                 )
             )
     return facts
@@ -75,8 +73,4 @@ def _other_tables(ledger: Ledger, books: Books) -> list[Event]:
 
 def _taken_for_nothing(ledger: Ledger, rows: list[int], pages: list[int]) -> Event:
     lens = [int(ledger.rows.allocated[row]) for row in rows]
-    return Allocated(_ints(rows), _ints(lens), (_ints(pages),))
-
-
-def _ints(numbers: list[int]) -> I32:
-    return np.array(numbers, np.int32)
+    return Allocated(ints(rows), ints(lens), (ints(pages),))

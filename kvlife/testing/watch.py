@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from kvlife.config import PoolConfig
 from kvlife.engine import Observer
@@ -30,22 +29,16 @@ from kvlife.events import (
     RolledBack,
     Unpinned,
 )
+from kvlife.events.arrays import NO_LINKS, ints
 from kvlife.ledger import PageState
 from kvlife.testing.adapter import ShowsTables
 from kvlife.testing.books import BookReader, Books, Key
 from kvlife.testing.deed import Deed
 from kvlife.testing.disagreement import facts_of_disagreement
 
-I32 = npt.NDArray[np.int32]
-
 
 class ContractBroken(KvLifeError):
     """What no event can say: shared pages with other tokens, a refused verb that did something."""
-
-
-def ints(numbers: Sequence[int]) -> I32:
-    """An int32 array."""
-    return np.array(numbers, np.int32)
 
 
 class Watch:
@@ -180,7 +173,7 @@ class Watch:
         if length < allocated or len(tokens) < committed:
             gone = self._let_go(held[-(-length // self._size) :], books)
             done = ints([min(len(tokens), committed)])
-            self.observer.observe(RolledBack(rows, lens, done, (ints(gone),), _NO_LINKS))
+            self.observer.observe(RolledBack(rows, lens, done, (ints(gone),), NO_LINKS))
         elif length > allocated or len(books.tables[rid]) > len(held):
             taken = self._taken(books.tables[rid], len(held), tokens, books)
             self.observer.observe(Allocated(rows, lens, (ints(taken),)))
@@ -314,6 +307,3 @@ class Watch:
     def _break(self, what: str) -> NoReturn:
         self.observer.mark(what)
         raise ContractBroken(what)
-
-
-_NO_LINKS = np.empty((0, 4), np.int32)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import attrs
 
 from kvlife.events import Committed, Released, Retracted, SessionClosed, SessionSaved
+from kvlife.events.arrays import ints
 from kvlife.ledger import PageState, RowState
 from kvlife.testing.faults.fault import Faults, Injection, Kind
-from kvlife.testing.faults.spot import Spot, ints
+from kvlife.testing.faults.spot import Spot
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
@@ -66,7 +67,7 @@ def _session_closed_in_its_turn(spot: Spot) -> Injection | None:
     session = None if row is None else spot.ledger.rows.session[row]
     if session is None or spot.ledger.sessions[session].rid is None:
         return None
-    wrong = spot.naming_gone(SessionClosed(session, row, spot.no_pages()))
+    wrong = spot.naming_gone(SessionClosed(session, row, spot.ledger.no_pages))
     return Injection(events=(wrong,), invariant="release-once")
 
 
@@ -103,7 +104,7 @@ def _session_closed_without_its_row(spot: Spot) -> Injection | None:
     """An idle session is forgotten, and its row with its pages stays behind."""
     if spot.event.row is None:
         return None
-    wrong = SessionClosed(spot.event.session_id, None, spot.no_pages())
+    wrong = SessionClosed(spot.event.session_id, None, spot.ledger.no_pages)
     return Injection(events=(wrong,), invariant="refs-balance")
 
 
@@ -122,7 +123,7 @@ def _backup_not_given_back(spot: Spot) -> Injection | None:
     """A request that waits with a backup is aborted, and its host pages are not given back."""
     rid = spot.event.rid
     retracted = attrs.evolve(spot.event, backup=ints(range(7, 11)))
-    wrong = Released(rid, None, "aborted", spot.no_pages(), ints(range(7, 10)))
+    wrong = Released(rid, None, "aborted", spot.ledger.no_pages, ints(range(7, 10)))
     return Injection(events=(retracted, wrong), invariant="refs-balance")
 
 
@@ -202,5 +203,5 @@ def _finished_before_its_prompt(spot: Spot) -> Injection | None:
     if rid is None:
         return None
     row = spot.ledger.requests[rid]
-    wrong = spot.naming_gone(Released(rid, row, "finished", spot.no_pages(), ints([])))
+    wrong = spot.naming_gone(Released(rid, row, "finished", spot.ledger.no_pages, ints([])))
     return Injection(events=(wrong,), invariant="settled-bound")

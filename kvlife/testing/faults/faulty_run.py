@@ -30,8 +30,8 @@ _REACH = 20_000
 class Placed:
     """A fault in a log.
 
-    `path` is the run's folder, `first_seq` the seq of the event in whose place the faulty ones stand.
-    The event at `wrong_seq` is the first that is wrong in itself, and breaks `invariant` first.
+    `path` is the run's folder; the faulty events stand from `first_seq` on, in place of one. The
+    event at `wrong_seq` is the first that is wrong in itself, and breaks `invariant` first.
     """
 
     path: Path

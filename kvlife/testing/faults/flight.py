@@ -18,9 +18,10 @@ from kvlife.events import (
     StepSettled,
     Unpinned,
 )
+from kvlife.events.arrays import ints
 from kvlife.ledger import Ledger, PageState, RowState
 from kvlife.testing.faults.fault import Faults, Injection, Kind, When
-from kvlife.testing.faults.spot import Spot, ints
+from kvlife.testing.faults.spot import Spot
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
@@ -29,7 +30,7 @@ _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
 @FAULTS.at("settle-doubled", _STREAM, "in-flight-fence", StepSettled)
 def _settle_doubled(spot: Spot) -> Injection:
     """The result of a step is told twice."""
-    again = StepSettled(spot.event.step, ints([]), spot.no_pages())
+    again = StepSettled(spot.event.step, ints([]), spot.ledger.no_pages)
     return Injection(events=(spot.event, again), invariant="in-flight-fence")
 
 
@@ -39,7 +40,7 @@ def _settle_out_of_order(spot: Spot) -> Injection | None:
     step = spot.one(step for step in spot.ledger.steps if step != spot.event.step)
     if step is None:
         return None
-    wrong = StepSettled(step, ints([]), spot.no_pages())
+    wrong = StepSettled(step, ints([]), spot.ledger.no_pages)
     return Injection(events=(wrong,), invariant="in-flight-fence")
 
 

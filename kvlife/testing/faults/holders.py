@@ -13,9 +13,10 @@ from kvlife.events import (
     SessionSaved,
     StepDispatched,
 )
+from kvlife.events.arrays import ints
 from kvlife.ledger import RowState
 from kvlife.testing.faults.fault import Faults, Injection, Kind
-from kvlife.testing.faults.spot import Spot, ints
+from kvlife.testing.faults.spot import Spot
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
@@ -92,7 +93,7 @@ def _session_saved_by_another(spot: Spot) -> Injection | None:
 @FAULTS.at("session-restored-twice", _STREAM, _FIRES, SessionRestored)
 def _session_restored_twice(spot: Spot) -> Injection:
     """Two requests run a turn of one session at once."""
-    again = attrs.evolve(spot.event, rid=spot.event.rid + "'", pages=spot.no_pages())
+    again = attrs.evolve(spot.event, rid=spot.event.rid + "'", pages=spot.ledger.no_pages)
     return Injection(events=(spot.event, again), invariant=_FIRES)
 
 
@@ -105,7 +106,7 @@ def _session_restored_on_another_row(spot: Spot) -> Injection | None:
     )
     if row is None:
         return None
-    wrong = attrs.evolve(spot.event, row=row, kept_len=int(long[row]), pages=spot.no_pages())
+    wrong = attrs.evolve(spot.event, row=row, kept_len=int(long[row]), pages=spot.ledger.no_pages)
     return Injection(events=(wrong,), invariant=_FIRES)
 
 

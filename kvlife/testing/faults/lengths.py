@@ -17,10 +17,11 @@ from kvlife.events import (
     SessionRestored,
     SessionSaved,
 )
+from kvlife.events.arrays import ints
 from kvlife.ledger import Ledger
 from kvlife.testing.faults.fault import Faults, Injection, Kind, When
 from kvlife.testing.faults.publishing import new_keys
-from kvlife.testing.faults.spot import Spot, changed, ints
+from kvlife.testing.faults.spot import Spot, changed
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
@@ -75,7 +76,7 @@ def _allocation_shrinks(spot: Spot) -> Injection | None:
     if row is None:
         return None
     lens = ints([int(rows.allocated[row]) - 1])
-    wrong = Allocated(ints([row]), lens, spot.no_pages())
+    wrong = Allocated(ints([row]), lens, spot.ledger.no_pages)
     return Injection(events=(wrong,), invariant="allocated-covers-pages")
 
 

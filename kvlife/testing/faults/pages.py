@@ -16,9 +16,10 @@ from kvlife.events import (
     RolledBack,
     SessionSaved,
 )
+from kvlife.events.arrays import ints
 from kvlife.ledger import PageState
 from kvlife.testing.faults.fault import Faults, Injection, Kind
-from kvlife.testing.faults.spot import Spot, ints, links
+from kvlife.testing.faults.spot import Spot, links
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION

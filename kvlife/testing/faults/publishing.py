@@ -17,9 +17,10 @@ from kvlife.events import (
     StepSettled,
     WindowEvicted,
 )
+from kvlife.events.arrays import NO_LINKS, ints
 from kvlife.ledger import PageState, RowState
 from kvlife.testing.faults.fault import Faults, Injection, Kind
-from kvlife.testing.faults.spot import NO_LINKS, Spot, changed, ints, links, replaced
+from kvlife.testing.faults.spot import Spot, changed, links, replaced
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
@@ -227,7 +228,7 @@ def _unwritten_hit(spot: Spot) -> tuple[tuple[Event, ...], int, int] | None:
     keys = tuple(new_keys(spot, len(some)) for some in pages)
     none = (0,) * len(spot.layout.window_groups)
     events = (
-        Admitted("writer", writer, 0, align, 0, 0, none, spot.no_pages()),
+        Admitted("writer", writer, 0, align, 0, 0, none, spot.ledger.no_pages),
         Allocated(ints([writer]), ints([align]), pages),
         Protected(writer, align, keys, NO_LINKS),
         Admitted("reader", reader, 0, 2 * align, align, 0, none, pages),
@@ -250,7 +251,10 @@ def _reading(spot: Spot, *, after_the_writer: bool = False) -> Injection | None:
     if after_the_writer:
         if spot.ledger.steps:
             return None
-        ran = (StepDispatched(step, ints([writer])), StepSettled(step, ints([]), spot.no_pages()))
+        ran = (
+            StepDispatched(step, ints([writer])),
+            StepSettled(step, ints([]), spot.ledger.no_pages),
+        )
         events, step = (*events, *ran), step + 1
     wrong = StepDispatched(step, ints([reader]))
     return Injection(events=(*events, wrong), invariant="written-before-shared")

@@ -12,21 +12,11 @@ import numpy.typing as npt
 
 from kvlife.config import GroupLayout
 from kvlife.events import PageLists, Pinned
+from kvlife.events.arrays import I32, ints
 from kvlife.ledger import Ledger, PageSpace, PageState, RowState, derive
 from kvlife.ledger.spans import indices
 
-I32 = npt.NDArray[np.int32]
 T = TypeVar("T")
-
-NO_PAGES: I32 = np.empty(0, np.int32)
-NO_LINKS: I32 = np.empty((0, 4), np.int32)
-
-
-def ints(values: Iterable[int]) -> I32:
-    """A read-only array of the numbers."""
-    array = np.array(list(values), np.int32).reshape(-1)
-    array.setflags(write=False)
-    return array
 
 
 def links(rows: Sequence[Sequence[int]]) -> I32:
@@ -131,10 +121,6 @@ class Spot:
     ) -> Pinned:
         """A pin on pages of the base group."""
         return Pinned("pin", "copy", writes, owner, self.base.idx, ints(pages))
-
-    def no_pages(self) -> PageLists:
-        """No pages in any group."""
-        return self.ledger.no_pages
 
     def naming_gone(self, event: Any) -> Any:  # Any: an event that lets pages go
         """The event, naming just the pages that the ledger lets go by it."""
