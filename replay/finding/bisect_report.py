@@ -114,6 +114,7 @@ def _notes(timeline: Timeline) -> Iterator[str]:
         end = "on" if hole.next_seq is None else f"to {hole.next_seq - 1}"
         yield f"salvage left out events from seq {hole.first_seq} {end}: {hole.reason}"
     yield from run.warnings
+    yield from timeline.notes
 
 
 def _next(

@@ -58,12 +58,23 @@ class Timeline:
                 " there is no state to start from"
             )
         self.first_seq = self._known[0]
+        # Snapshots that could not be read, and why: of those that were asked for so far.
+        self._passed: dict[int, LogError] = {}
         # The event by which the last `state` was reached, which is often asked for next.
         self._newest: Recorded | None = None
         self.violated = self._last_violation()
         self.last_seq = run.next_seq
         if self.violated is not None:
             self.last_seq = self.violated.seq + int(self.violated.applied)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the states that were asked for so far."""
+        return tuple(
+            f"the snapshot of seq {seq} is of no use, the events from an earlier state on were"
+            f" folded instead: {error}"
+            for seq, error in sorted(self._passed.items())
+        )
 
     def state(self, seq: int | None = None) -> Ledger:
         """The state before event `seq` (None: the last one), as a ledger of the caller's own.
@@ -133,11 +144,13 @@ class Timeline:
                 break
             try:
                 return restored(self.run, self.run.snapshot(known), known)
-            except LogError:
-                if not self.run.salvage:
-                    raise
+            except LogError as error:
+                self._passed[known] = error
         if self.run.begins_at:
-            raise LogError(f"{self.run.path}: no snapshot at or before seq {seq} can be read")
+            raise LogError(
+                f"{self.run.path}: no snapshot at or before seq {seq} can be read, and history"
+                f" begins at the first of them: {self._passed[self.first_seq]}"
+            )
         return Ledger(self.run.header.config)
 
     def _walk(

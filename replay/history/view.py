@@ -19,8 +19,7 @@ class View:
     """The state behind an event of a run.
 
     `last` is that event, None at the very beginning. `ended_by` is the violation that ended the
-    run, where the state is that of its end. `notes` say what a reader should know of the log: that
-    it was cut, is being written, or ended with a violation.
+    run, where the state is that of its end. `told` is what was known of the log when it was opened.
     """
 
     run: LogRun
@@ -28,7 +27,12 @@ class View:
     ledger: Ledger
     last: Recorded | None
     ended_by: Violated | None
-    notes: tuple[str, ...]
+    told: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the log: that it was cut, is damaged, or being written."""
+        return (*self.told, *self.timeline.notes)
 
     @property
     def seq(self) -> int:

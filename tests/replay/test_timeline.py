@@ -3,9 +3,11 @@
 import pytest
 import recorded_runs as made
 
+from kvlife import LogWriter
 from kvlife.errors import ConfigError, LogError
+from kvlife.events import Marked
 from kvlife.invariants import Checker
-from kvlife.log import open_run
+from kvlife.log import Retention, open_run
 from kvlife.replay.history.timeline import Timeline
 
 
@@ -82,14 +84,66 @@ def test_an_empty_run_has_one_state(tmp_path):
     assert list(timeline.walk()) == []
 
 
-def test_a_snapshot_that_lies_is_refused(tmp_path):
-    """A snapshot under another's name is no state of this seq."""
+def test_a_snapshot_that_lies_is_passed_over(tmp_path):
+    """A snapshot under another's name is no state of this seq: the events lead there as well."""
     facts = [made.life_of("r1", 1, [1, 2]), "snapshot", made.life_of("r2", 2, [1, 2])]
-    made.observe(tmp_path, facts)
+    observer = made.observe(tmp_path, facts)
     (snap,) = tmp_path.rglob("*.snap")
     snap.rename(snap.with_name(f"{6:020d}.snap"))
-    with pytest.raises(LogError, match="seq 4"):
-        Timeline(open_run(tmp_path)).state(7)
+    timeline = Timeline(open_run(tmp_path))
+    assert timeline.state(7).requests == {"r2": 2}
+    assert timeline.state().digest() == observer.ledger.digest()
+    (note,) = timeline.notes
+    assert "the snapshot of seq 6" in note
+    assert "seq 4" in note
+
+
+def three_lives(tmp_path):
+    """Three lives of four events, the second snapshot of which, before seq 8, is damaged."""
+    lives = [made.life_of(f"r{n}", 1, [1, 2]) for n in range(3)]
+    observer = made.observe(tmp_path, [lives[0], "snapshot", lives[1], "snapshot", lives[2]])
+    snap = max(tmp_path.rglob("*.snap"))
+    content = bytearray(snap.read_bytes())
+    content[-1] ^= 0x40
+    snap.write_bytes(content)
+    return observer
+
+
+def test_the_states_behind_a_damaged_snapshot_are_those_of_the_events(tmp_path):
+    """All events are there, and a snapshot before them: each state is known; a note says how."""
+    observer = three_lives(tmp_path)
+    timeline = Timeline(open_run(tmp_path))
+    assert timeline.notes == ()
+    assert timeline.state().digest() == observer.ledger.digest()
+    assert timeline.state(9).requests == {"r2": 1}
+    assert [moment.item.seq for moment in timeline.walk(8)] == [8, 9, 10, 11]
+    assert ["snapshot of seq 8" in note for note in timeline.notes] == [True]
+
+
+def test_the_commands_go_on_behind_a_damaged_snapshot(tmp_path, capsys):
+    """`inspect`, `page --all` and `bisect` tell all, and which snapshot could not be read."""
+    three_lives(tmp_path)
+    status, state = made.answered(capsys, "inspect", tmp_path, "--at", 9)
+    assert (status, state["seq"]) == (0, 9)
+    status, life = made.answered(capsys, "page", tmp_path, 1, "--all")
+    taken = [touch["seq"] for touch in life["touches"] if touch["begins"]]
+    assert (status, taken, life["troubles"]) == (0, [1, 5, 9], [])
+    status, found = made.answered(capsys, "bisect", tmp_path, "seq >= 9")
+    assert (status, found["seq"]) == (0, 9)
+    for told in (state, life, found):
+        assert any("snapshot of seq 8" in note for note in told["notes"])
+
+
+def test_where_the_only_state_is_damaged_the_message_says_why(tmp_path):
+    """Retention took the beginning, and the oldest snapshot that is left cannot be read."""
+    retention = Retention(keep_bytes=9000)
+    writer = LogWriter(tmp_path, retention=retention, segment_bytes=4096, compress=False)
+    notes = [[Marked("x" * 60, False)] for _ in range(100)]
+    made.observe(tmp_path, [fact for _ in range(6) for fact in (*notes, "snapshot")], writer=writer)
+    begins = open_run(tmp_path).begins_at
+    min(tmp_path.rglob("*.snap")).write_bytes(b"nothing")
+    with pytest.raises(LogError, match=f"history begins at .*{begins}"):
+        Timeline(open_run(tmp_path)).state(begins)
 
 
 def test_a_state_is_folded_on_from_inside_a_group(tmp_path):
