@@ -9,6 +9,7 @@ import attrs
 from kvlife.errors import LogError
 from kvlife.events import Recorded
 from kvlife.ledger import Ledger
+from kvlife.log import Gap, Skipped
 from kvlife.replay.finding.bisection import Search, Searcher
 from kvlife.replay.finding.conditions import Condition
 from kvlife.replay.finding.invariant_search import Break
@@ -19,6 +20,7 @@ from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.output.columns import Line
 from kvlife.replay.output.event_words import kind_of, words_of
 from kvlife.replay.output.quoting import command_line, printable
+from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.replaying.outcome import Found
 
 
@@ -95,25 +97,17 @@ def _state(timeline: Timeline, seq: int) -> Ledger | None:
 
 
 def _lacks(timeline: Timeline, start: int, stop: int) -> bool:
-    holes = (*timeline.run.gaps, *timeline.run.skipped)
+    holes: tuple[Gap | Skipped, ...] = (*timeline.run.gaps, *timeline.run.skipped)
     return any(start <= hole.first_seq < stop for hole in holes)
 
 
 def _notes(timeline: Timeline) -> Iterator[str]:
-    run = timeline.run
     if timeline.first_seq:
         yield (
             f"history begins at seq {timeline.first_seq}: what lies before is gone, and was not"
             " looked at"
         )
-    if run.live:
-        yield f"another process is writing this run: seen up to seq {run.next_seq - 1}"
-    for gap in run.gaps:
-        yield f"events [{gap.first_seq}, {gap.next_seq}) are not in the log: the disk was full"
-    for hole in run.skipped:
-        end = "on" if hole.next_seq is None else f"to {hole.next_seq - 1}"
-        yield f"salvage left out events from seq {hole.first_seq} {end}: {hole.reason}"
-    yield from run.warnings
+    yield from run_notes(timeline.run)
     yield from timeline.notes
 
 

@@ -17,6 +17,7 @@ from kvlife.replay.finding.sameness import Ignored
 from kvlife.replay.finding.state_difference import StateDifference, difference_of
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.output.event_words import FieldDifference, field_differences
+from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.replaying.known import known_states
 
 Advance = Callable[[int], None]
@@ -158,15 +159,11 @@ class _States:
 def _notes(matcher: Matcher) -> Iterator[str]:
     for stream in (matcher.left, matcher.right):
         run = stream.run
-        if run.live:
-            yield f"{run.path}: another process is writing it: seen up to seq {run.next_seq - 1}"
-        elif run.closed is None:
+        if run.closed is None and not run.live:
             yield f"{run.path}: was not closed (killed, ended by a violation, or cut)"
-        yield from (f"{run.path}: {warning}" for warning in run.warnings)
+        yield from (f"{run.path}: {note}" for note in run_notes(run))
         if stream.trouble is not None:
             yield f"{run.path}: cannot be read further: {stream.trouble}"
-        for hole in run.skipped:
-            yield f"{run.path}: salvage left out events from seq {hole.first_seq}: {hole.reason}"
     if matcher.left.run.unknown or matcher.right.run.unknown:
         yield "of events of an unknown kind, the kind and the size are compared, and no content"
     for name, low, high in matcher.found.uncompared:

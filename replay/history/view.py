@@ -11,6 +11,7 @@ from kvlife.events import Marked, Recorded, Violated
 from kvlife.ledger import Ledger
 from kvlife.log import LogRun, open_run
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.replaying.known import known_states
 
 
@@ -98,9 +99,7 @@ def look(log: Path, at: int | None, *, salvage: bool = False) -> View:
     if last is not None:
         # A snapshot does not hold the time.
         ledger.time_ns = last.time_ns
-    notes += [f"salvage left out seqs from {hole.first_seq}: {hole.reason}" for hole in run.skipped]
-    notes = [*dict.fromkeys([*notes, *run.warnings])]
-    return View(run, timeline, ledger, last, ended_by, tuple(notes))
+    return View(run, timeline, ledger, last, ended_by, (*notes, *run_notes(run)))
 
 
 def _out_of_reach(run: LogRun, timeline: Timeline, at: int) -> str:
@@ -115,9 +114,7 @@ def _out_of_reach(run: LogRun, timeline: Timeline, at: int) -> str:
 
 def _notes(run: LogRun, timeline: Timeline, ended_by: Violated | None) -> list[str]:
     notes = []
-    if run.live:
-        notes.append(f"another process is writing this run: seen up to seq {run.next_seq - 1}")
-    elif run.closed is None and timeline.violated is None:
+    if not run.live and run.closed is None and timeline.violated is None:
         notes.append("the run was not closed (killed, or its end is missing)")
     if timeline.first_seq:
         notes.append(f"history begins at seq {timeline.first_seq}: what lies before is gone")

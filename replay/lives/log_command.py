@@ -22,6 +22,7 @@ from kvlife.replay.output.event_json import event_json
 from kvlife.replay.output.event_words import words_of
 from kvlife.replay.output.moments import clock
 from kvlife.replay.output.quoting import printable
+from kvlife.replay.output.run_notes import run_notes
 
 
 @Parameter(name="*")
@@ -78,7 +79,7 @@ def log(
             print("note: no event of the log fits what was asked for", file=sys.stderr)
     finally:
         sys.stdout.flush()
-        for note in _notes(run):
+        for note in run_notes(run):
             print(f"note: {note}", file=sys.stderr)
     return FINE
 
@@ -134,20 +135,6 @@ def _row_of(run: LogRun, rid: str, start: int) -> int | None:
             f"note: which row {rid!r} holds at seq {start} is not known: {error}", file=sys.stderr
         )
         return None
-
-
-def _notes(run: LogRun) -> list[str]:
-    notes = list(run.warnings)
-    if run.live:
-        notes.append(f"another process is writing this run: seen up to seq {run.next_seq - 1}")
-    notes += [
-        f"a full disk kept events [{gap.first_seq}, {gap.next_seq}) out of the log"
-        for gap in run.gaps
-    ]
-    for hole in dict.fromkeys(run.skipped):
-        end = "the end" if hole.next_seq is None else f"seq {hole.next_seq}"
-        notes.append(f"salvage left out seq {hole.first_seq} to {end}: {hole.reason}")
-    return notes
 
 
 def _line(run: LogRun, item: Recorded) -> str:

@@ -141,7 +141,7 @@ def test_a_log_that_is_being_written_may_be_shorter(tmp_path, capsys):
     write(tmp_path / "b", LIVES)
     status, seen = compared(capsys, tmp_path / "a", tmp_path / "b")
     assert (status, seen["num_same"]) == (0, 8)
-    assert any("another process is writing it" in note for note in seen["notes"])
+    assert any("another process is writing this run" in note for note in seen["notes"])
     writer.close(0)
 
 

@@ -167,7 +167,7 @@ def test_a_damaged_log_is_shown_up_to_the_damage(tmp_path, capsys):
     status, out, err = made.ran(capsys, "log", folder, "--salvage")
     assert status == 0
     assert int(out.splitlines()[-1].split()[0]) > first_seq
-    assert f"salvage left out seq {first_seq}" in err
+    assert f"salvage left out events from seq {first_seq}" in err
 
 
 @pytest.mark.soak
