@@ -18,6 +18,8 @@ from kvlife.replay.replaying.parts import Part
 
 Group = list[Recorded]
 
+_WITHOUT_SNAPSHOT = "use --salvage to replay the events without this snapshot"
+
 # The caller hears of the progress after this many groups.
 GROUPS_PER_REPORT = 512
 
@@ -203,14 +205,19 @@ class Follower:
             return self.run.snapshot(mark)
         except LogError as error:
             if not self.salvage:
-                raise
+                raise type(error)(f"{error}: {_WITHOUT_SNAPSHOT}") from error
             self._notes.append(str(error))
             return None
 
     def _ledger_at(self, seq: int) -> Ledger:
         if seq == 0:
             return Ledger(self.run.header.config)
-        return restored(self.run, self.run.snapshot(seq), seq)
+        try:
+            return restored(self.run, self.run.snapshot(seq), seq)
+        except LogError as error:
+            if self.salvage:
+                raise
+            raise type(error)(f"{error}: {_WITHOUT_SNAPSHOT}") from error
 
     def _why_missing(self) -> str:
         seq = self._next_seq

@@ -9,7 +9,7 @@ import attrs
 
 from kvlife.errors import ConfigError, LogError
 from kvlife.log import LogRun
-from kvlife.replay.replaying.known import known_states
+from kvlife.replay.replaying.known import known_states, restored
 
 # Parts for each process: more even out how long they take, fewer save reading snapshots.
 PARTS_PER_JOB = 4
@@ -50,25 +50,36 @@ def _start(run: LogRun, first_seq: int | None) -> int:
             " there is no state to start from"
         )
     if first_seq is None:
-        return known[0]
+        return next((seq for seq in known if can_start(run, seq)), known[0])
     if not 0 <= first_seq < max(run.next_seq, 1):
         raise ConfigError(f"--from {first_seq}: the log's events are [0, {run.next_seq})")
     fitting = [seq for seq in known if seq <= first_seq]
     if not fitting:
         raise ConfigError(f"--from {first_seq} is gone: history begins at seq {known[0]}")
-    return fitting[-1]
+    return next((seq for seq in reversed(fitting) if can_start(run, seq)), fitting[-1])
 
 
-def split(part: Part, snapshots: list[int], num_parts: int) -> list[Part]:
+def can_start(run: LogRun, seq: int) -> bool:
+    """Whether a part may begin at a known state: under salvage, not where it cannot be read."""
+    if seq == 0 or not run.salvage:
+        return True
+    try:
+        restored(run, run.snapshot(seq), seq)
+    except LogError:
+        return False
+    return True
+
+
+def split(run: LogRun, part: Part, num_parts: int) -> list[Part]:
     """The same events as up to `num_parts` parts of about equal length, cut at snapshots."""
-    inner = [seq for seq in snapshots if part.start < seq < part.stop]
+    inner = [seq for seq in run.snapshots if part.start < seq < part.stop]
     cuts: list[int] = []
     for number in range(1, num_parts):
         wanted = part.start + (part.stop - part.start) * number // num_parts
         place = bisect_left(inner, wanted)
         near = inner[max(place - 1, 0) : place + 1]
         cuts += sorted(near, key=lambda seq: abs(seq - wanted))[:1]
-    bounds = [part.start, *sorted(set(cuts)), part.stop]
+    bounds = [part.start, *(seq for seq in sorted(set(cuts)) if can_start(run, seq)), part.stop]
     return [
         Part(start=low, stop=high, last=high == part.stop and part.last)
         for low, high in pairwise(bounds)

@@ -81,7 +81,7 @@ def replay_run(
     refuse_beyond_memory(run.layout)
     checker, foreign = make_checker(run.header, settings)
     part = whole(run, settings.first_seq, settings.last_seq)
-    parts = split(part, run.snapshots, PARTS_PER_JOB * settings.jobs if settings.jobs > 1 else 1)
+    parts = split(run, part, PARTS_PER_JOB * settings.jobs if settings.jobs > 1 else 1)
     jobs = min(settings.jobs, len(parts))
     if jobs > 1:
         followed = _shared_out(run, settings, parts, jobs, advance)

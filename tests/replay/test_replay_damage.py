@@ -65,6 +65,36 @@ def test_a_snapshot_that_is_not_the_state_is_a_difference(tmp_path, capsys):
     assert seen["digest_ok"] is False
 
 
+def spoilt_snapshots(root):
+    """Four lives, and the second of three snapshots, before seq 8, is damaged; no event is."""
+    facts = [LIVES[0], "snapshot", LIVES[1], "snapshot", LIVES[2], "snapshot", LIVES[3]]
+    made.observe(root, facts)
+    flip(sorted(root.rglob("*.snap"))[1], -1)
+
+
+@pytest.mark.parametrize("options", [(), ("--from", 9), ("--jobs", 2)])
+def test_a_snapshot_that_cannot_be_read_is_refused_with_the_way_out(tmp_path, capsys, options):
+    """Whether the replay passes it or begins there, the message names --salvage."""
+    spoilt_snapshots(tmp_path)
+    status, out, err = made.shown(capsys, tmp_path, *options)
+    assert (status, out) == (2, "")
+    assert f"{8:020d}.snap" in err
+    assert "--salvage" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "start"), [((), 0), (("--from", 9), 4), (("--jobs", 2), 0), (("--jobs", 4), 0)]
+)
+def test_salvage_replays_all_events_without_a_bad_snapshot(tmp_path, capsys, options, start):
+    """No event is lost: the replay begins at the snapshot before, and passes the bad one."""
+    spoilt_snapshots(tmp_path)
+    status, seen = made.replayed(capsys, tmp_path, "--salvage", *options)
+    assert (status, seen["first_seq"], seen["events"]) == (0, start, 16 - start)
+    assert (seen["holes"], seen["digest_ok"]) == ([], True)
+    assert seen["snapshots"] == 2 - (start > 0)
+    assert sum(f"{8:020d}.snap" in note for note in seen["notes"]) == 1
+
+
 def with_place_of(content, other):
     """A snapshot file's content under the head fields that say where another one stands."""
     import zlib  # only this test reads heads
