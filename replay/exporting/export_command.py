@@ -27,6 +27,7 @@ from kvlife.replay.output.output_file import (
     refuse_output_folder,
 )
 from kvlife.replay.output.progress import Bar, progress_bar
+from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.report_page.axis import axis_of
 
 TARGETS = ("perfetto", "chrome", "parquet", "jsonl")
@@ -77,7 +78,7 @@ def export(
                     told["events"] = _write_timeline(run, _sink(to, file), start, stop, axis, bar)
                 told["bytes"] = file.tell()
     told["seconds"] = round(perf_counter() - begun, 3)
-    _tell(told, run.warnings, json=json)
+    _tell(told, [*run_notes(run)], json=json)
     return FINE
 
 

@@ -10,7 +10,7 @@ from math import isnan
 import attrs
 import numpy as np
 
-from kvlife.config import Layout
+from kvlife.config import GroupLayout, Layout
 from kvlife.errors import ConfigError
 from kvlife.events import (
     BY_NAME,
@@ -32,7 +32,8 @@ from kvlife.ledger import Ledger
 from kvlife.log import LogRun, UnknownEvent
 from kvlife.log.names import StretchNames
 
-_BINDS = (Admitted, Resumed, SessionRestored)
+# These give a request a row.
+BINDS = (Admitted, Resumed, SessionRestored)
 _UNBINDS = (Released, Retracted, SessionSaved)
 _PAGE_KINDS = (FieldKind.PAGES, FieldKind.GROUP_PAGES)
 
@@ -78,13 +79,13 @@ def parse_kinds(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(known[name.lower()] for name in names)
 
 
-def find_group(layout: Layout, name: str | None) -> int:
-    """The index of a cache group (None: the base group); raises `ConfigError`."""
+def find_group(layout: Layout, name: str | None) -> GroupLayout:
+    """The cache group of a name (None: the base group); raises `ConfigError`."""
     if name is None:
-        return layout.base
+        return layout.groups[layout.base]
     for group in layout.groups:
         if group.name == name:
-            return group.idx
+            return group
     known = ", ".join(group.name for group in layout.groups)
     raise ConfigError(f"--group {name!r}: the log's cache groups are {known}")
 
@@ -217,7 +218,7 @@ class RequestRows:
 
     def concerns(self, event: Event) -> bool:
         """Whether the next event of the log concerns the request."""
-        if isinstance(event, _BINDS):
+        if isinstance(event, BINDS):
             return self._is_bound(event)
         if isinstance(event, _UNBINDS):
             return self._is_unbound(event)

@@ -33,7 +33,7 @@ class View:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the log: that it was cut, is damaged, or being written."""
-        return (*self.told, *self.timeline.notes)
+        return (*self.told, *run_notes(self.run), *self.timeline.notes)
 
     @property
     def seq(self) -> int:
@@ -99,7 +99,7 @@ def look(log: Path, at: int | None, *, salvage: bool = False) -> View:
     if last is not None:
         # A snapshot does not hold the time.
         ledger.time_ns = last.time_ns
-    return View(run, timeline, ledger, last, ended_by, (*notes, *run_notes(run)))
+    return View(run, timeline, ledger, last, ended_by, tuple(notes))
 
 
 def _out_of_reach(run: LogRun, timeline: Timeline, at: int) -> str:

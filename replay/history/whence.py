@@ -10,14 +10,12 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kvlife.errors import LogError
-from kvlife.events import Admitted, Recorded, Resumed, SessionRestored
+from kvlife.events import Recorded
 from kvlife.log import LogRun
-from kvlife.replay.history.selecting import stretches_between
+from kvlife.replay.history.selecting import BINDS, stretches_between
 
 # A search reads at most so many events.
 MAX_READ = 1_000_000
-
-_BINDS = (Admitted, Resumed, SessionRestored)
 
 
 def events_at(run: LogRun, seqs: Iterable[int]) -> dict[int, Recorded]:
@@ -65,7 +63,7 @@ def bindings(run: LogRun, latest: Mapping[str, int]) -> dict[str, Recorded]:
             break
         try:
             for item in run.events(start, stop):
-                if isinstance(item.event, _BINDS) and item.event.rid in wanted:
+                if isinstance(item.event, BINDS) and item.event.rid in wanted:
                     found[item.event.rid] = item
         except LogError:
             continue  # as above

@@ -17,9 +17,9 @@ from kvlife.config import GroupLayout, Layout
 from kvlife.errors import ConfigError
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import Ledger, PageState, RowState
+from kvlife.replay.history.selecting import find_group
 from kvlife.replay.holding.holdings import EVICTABLE, FREE, Holdings
 from kvlife.replay.output.columns import counted
-from kvlife.replay.output.quoting import printable
 
 Bools = npt.NDArray[np.bool_]
 
@@ -105,13 +105,13 @@ def why_reset(holdings: Holdings) -> Answer:
 def why_evict(holdings: Holdings, num_pages: int, group: str | None) -> Answer:
     """An eviction of so many cached pages of a group (None: the base group)."""
     layout = holdings.ledger.layout
-    idx = _group_idx(layout, group)
-    rooms = [_cache_room(holdings, layout.groups[idx], num_pages)]
+    asked = find_group(layout, group)
+    rooms = [_cache_room(holdings, asked, num_pages)]
     notes = [
         "pages that are PRIVATE are not cached: they come back when their rows end, not by eviction"
     ]
     if len(layout.groups) > 1:
-        rooms += [_cache_room(holdings, other, 0) for other in layout.groups if other.idx != idx]
+        rooms += [_cache_room(holdings, other, 0) for other in layout.groups if other is not asked]
         notes.append(
             "a page of the base group takes the other groups' pages at its position along; one of"
             " those that is pinned keeps it, and the log does not say which belong together"
@@ -122,7 +122,7 @@ def why_evict(holdings: Holdings, num_pages: int, group: str | None) -> Answer:
     return Answer(
         question=f"evict {num_pages}",
         possible=num_pages <= evictable,
-        verdict=f"{going:,} of {num_pages:,} pages of {layout.groups[idx].name} could go now",
+        verdict=f"{going:,} of {num_pages:,} pages of {asked.name} could go now",
         reasons=() if num_pages <= evictable else (lacking,),
         notes=tuple(notes),
         rooms=tuple(rooms),
@@ -286,13 +286,3 @@ def _others(ledger: Ledger, space_idx: int, chosen: Bools) -> Iterator[Blocker]:
         if groups[group].space_idx == space_idx:
             num, back = np.count_nonzero(chosen[pages]), np.count_nonzero(alone[pages])
             yield Blocker(what=what, why=why, pages=int(num), alone=int(back))
-
-
-def _group_idx(layout: Layout, name: str | None) -> int:
-    if name is None:
-        return layout.base
-    for group in layout.groups:
-        if group.name == name:
-            return group.idx
-    known = ", ".join(group.name for group in layout.groups)
-    raise ConfigError(f"no cache group {printable(name)!r}: the groups are {known}")

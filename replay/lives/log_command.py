@@ -104,7 +104,7 @@ def _selected(run: LogRun, options: LogOptions) -> Iterator[Recorded]:
 def _page(run: LogRun, options: LogOptions) -> tuple[int, int] | None:
     if options.page is None:
         return None
-    group = run.layout.groups[find_group(run.layout, options.group)]
+    group = find_group(run.layout, options.group)
     if options.page < 0:
         raise ConfigError(f"--page is the number of a page, at least 0, got {options.page}")
     return group.space_idx, options.page

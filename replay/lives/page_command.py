@@ -44,7 +44,7 @@ def page(
         raise ConfigError(f"--limit is how many touches are shown, at least 1, got {limit}")
     view = look(log, at, salvage=salvage)
     layout = view.ledger.layout
-    found = layout.groups[find_group(layout, group)]
+    found = find_group(layout, group)
     _require_page(view.ledger, found.space_idx, page)
     now = page_now(view.ledger, found.space_idx, page)
     read = view.ledger.next_seq - view.timeline.first_seq

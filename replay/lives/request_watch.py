@@ -9,21 +9,17 @@ import attrs
 import numpy as np
 
 from kvlife.events import (
-    Admitted,
     Allocated,
     Committed,
     Recorded,
-    Resumed,
     RolledBack,
-    SessionRestored,
     StepDispatched,
     WindowEvicted,
 )
 from kvlife.ledger import Change, Ledger
-from kvlife.replay.history.selecting import RequestRows
+from kvlife.replay.history.selecting import BINDS, RequestRows
 from kvlife.replay.lives.request_words import event_text, steps_text
 
-_BINDS = (Admitted, Resumed, SessionRestored)
 _STEPPING = (Allocated, Committed, RolledBack, StepDispatched, WindowEvicted)
 # A run of decode steps.
 STEPS = "steps"
@@ -116,7 +112,7 @@ class RequestWatch:
             self._run.kinds[type(item.event).__name__] += 1
             return
         row = self.follower.row
-        if row is not None and isinstance(item.event, _BINDS):
+        if row is not None and isinstance(item.event, BINDS):
             self._bound(ledger, row)
         self.entries.append(
             Entry(

@@ -131,6 +131,20 @@ def test_log_that_is_cut_or_written(tmp_path, capsys):
     assert (status, "3 events" in out, "unreadable end was dropped" in out) == (0, True, True)
 
 
+def test_what_salvage_left_out_is_told(tmp_path, capsys):
+    """The damaged segment, from its first event on; what follows the next snapshot is written."""
+    crowded_engine(tmp_path / "log", seed=1, close=False).log.wait()
+    (folder,) = (tmp_path / "log").iterdir()
+    segment = sorted(folder.glob("*.segz"))[1]
+    segment.write_bytes(segment.read_bytes()[:-9])
+    first_seq = int(segment.stem.split("-")[1])
+    output = tmp_path / "out.jsonl"
+    _, told = answered(capsys, "export", folder, "--to", "jsonl", "-o", output, "--salvage")
+    assert json.loads(output.read_text().splitlines()[-1])["seq"] > first_seq
+    note = f"salvage left out events from seq {first_seq} to "
+    assert any(text.startswith(note) for text in told["notes"])
+
+
 @pytest.mark.parametrize(("target", "extra"), [("perfetto", "perfetto"), ("parquet", "arrow")])
 def test_missing_extra_is_named(tmp_path, capsys, monkeypatch, target, extra):
     """Without the extra that a target needs, the command says which to install."""

@@ -105,7 +105,7 @@ def test_a_hit_needs_fewer_pages_and_locks_others(run, capsys):
         (["reset", 5], "takes no number of pages"),
         (["admit", "--tokens", 4, "--prefix-pages", 1], "the last token is always computed"),
         (["admit", "--tokens", 4, "--prefix-pages", -1], "at least 0"),
-        (["evict", 1, "--group", "swa"], "the groups are full"),
+        (["evict", 1, "--group", "swa"], "cache groups are full"),
         (["reset", "--at", 99], "up to seq 25"),
     ],
 )
