@@ -1,5 +1,6 @@
 """The testing kit: fuzz an allocator, hold a log store or an engine to its contract.
 
+The contracts are in `kvlife.testing.conformance`, faults for sound runs in `kvlife.testing.faults`.
 Fuzzing needs the extra `testing` (`pip install 'kvlife[testing]'`); names are loaded when they are
 first asked for, so that what needs no Hypothesis works without it.
 """
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from kvlife.testing.hunt import Found, find, fuzz
     from kvlife.testing.machine import LifecycleMachine
     from kvlife.testing.strategies import lives, pool_configs, token_lists, workloads
-    from kvlife.testing.tape import Tape
     from kvlife.testing.watch import ContractBroken
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "EngineAdapter",
     "Found",
     "LifecycleMachine",
-    "Tape",
     "find",
     "fuzz",
     "lives",
@@ -41,7 +40,6 @@ _HOMES = {
     "EngineAdapter": "kvlife.testing.adapters",
     "Found": "kvlife.testing.hunt",
     "LifecycleMachine": "kvlife.testing.machine",
-    "Tape": "kvlife.testing.tape",
     "find": "kvlife.testing.hunt",
     "fuzz": "kvlife.testing.hunt",
     "lives": "kvlife.testing.strategies",

@@ -18,9 +18,9 @@ from kvlife.testing.adapter import (
 )
 from kvlife.testing.deed import Deed
 from kvlife.testing.extra import stateful
+from kvlife.testing.memory_log import MemoryLog
 from kvlife.testing.program import Call, Program
 from kvlife.testing.strategies import PAGE_SIZES
-from kvlife.testing.tape import Tape
 from kvlife.testing.watch import ContractBroken, Watch
 
 MAX_LIVE = 4
@@ -48,7 +48,7 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         self.adapter: Allocator | None = None
         self.able: frozenset[type] = frozenset()
         self.page_size = 0
-        self.tape = Tape()
+        self.log = MemoryLog()
         self._names: set[str] = set()
         self._failed = False
         self._time_ns = 0
@@ -67,14 +67,14 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         )
         self._watch: Watch | None = None
         if watches_itself:
-            adapter = make(config, log=self.tape, clock=self._clock)
+            adapter = make(config, log=self.log, clock=self._clock)
             assert isinstance(adapter, WatchesItself)  # it has the attribute
             self.observer = adapter.observer
         else:
             adapter = make(config)
             if not isinstance(adapter, ShowsTables):
                 raise ConfigError(f"{type(adapter).__name__} shows no books, and has no observer")
-            self.observer = Observer(config, log=self.tape, clock=self._clock)
+            self.observer = Observer(config, log=self.log, clock=self._clock)
             self._watch = Watch(adapter, config, self.observer)
         self.adapter = adapter
         self.able = frozenset(verb for verb in VERBS if isinstance(adapter, verb))

@@ -115,7 +115,7 @@ def hunt(
     run, error = machine.run(program)
     assert error is not None  # it failed a moment ago
     root = log_root or tempfile.mkdtemp(prefix=f"kvlife-{machine.__name__}-")
-    return Found(program=text_of(program, machine.__name__), error=error, log=run.tape.save(root))
+    return Found(program=text_of(program, machine.__name__), error=error, log=run.log.save(root))
 
 
 def _settings(max_examples: int, num_steps: int = _NUM_STEPS) -> hypothesis.settings:

@@ -6,11 +6,12 @@ import unittest
 
 import broken_allocators as broken
 import hypothesis
+import hypothesis.stateful
 import pytest
 import sound_allocators as sound
 from hypothesis import given
 
-from kvlife import ConfigError, KvEngine, LogWriter, PoolConfig, open_run
+from kvlife import ConfigError, InvariantViolation, KvEngine, LogWriter, PoolConfig, open_run
 from kvlife.config import compile_layout
 from kvlife.events import EVENT_TYPES, Marked, check_structure
 from kvlife.simulation import Workload
@@ -18,7 +19,7 @@ from kvlife.testing import (
     BlockAllocator,
     ContractBroken,
     EngineAdapter,
-    Tape,
+    LifecycleMachine,
     find,
     fuzz,
     lives,
@@ -26,6 +27,7 @@ from kvlife.testing import (
     token_lists,
     workloads,
 )
+from kvlife.testing.memory_log import MemoryLog
 from kvlife.testing.minimize import minimize
 from kvlife.testing.program import Call
 from kvlife.testing.samples import one_of_each
@@ -38,7 +40,7 @@ def test_without_hypothesis_the_error_names_the_extra():
     """Fuzzing asks for `kvlife[testing]`; what needs no Hypothesis works without it."""
     script = (
         "import sys; sys.modules['hypothesis'] = None\n"
-        "from kvlife.testing import BlockAllocator, Tape, conformance\n"
+        "from kvlife.testing import BlockAllocator, conformance, faults\n"
         "try:\n    from kvlife.testing import fuzz\n"
         "except ModuleNotFoundError as error:\n    print(error)\n"
     )
@@ -144,6 +146,21 @@ def test_an_error_of_the_allocator_is_a_find(tmp_path):
     ]
 
 
+class ByHypothesisAlone(LifecycleMachine):
+    """The machine of an adapter, as a user writes it who wants rules of their own."""
+
+    adapter_type = broken.adapter_of(broken.LeaksTheTail)
+
+
+def test_the_machine_runs_under_hypothesis_alone():
+    """A subclass that names its adapter is a state machine like any other."""
+    settings = hypothesis.settings(
+        max_examples=50, database=None, derandomize=True, phases=[hypothesis.Phase.generate]
+    )
+    with pytest.raises(InvariantViolation, match="refs-balance"):
+        hypothesis.stateful.run_state_machine_as_test(ByHypothesisAlone, settings=settings)
+
+
 class ChangesOnRefusal(KvEngine):
     """Writes a note into the log before it refuses."""
 
@@ -183,10 +200,10 @@ def test_a_find_is_the_same_at_each_call(tmp_path):
     assert events[0] == events[1]
 
 
-def test_a_tape_is_saved_as_it_was_told(tmp_path):
+def test_a_log_in_memory_is_saved_as_it_was_told(tmp_path):
     """Groups, envelopes and the digest of a run in memory are those of the log on disk."""
-    tape = Tape()
-    engine = KvEngine(CONFIG, log=tape, clock=iter(range(100)).__next__, key_seed=1)
+    log = MemoryLog()
+    engine = KvEngine(CONFIG, log=log, clock=iter(range(100)).__next__, key_seed=1)
     beside = KvEngine(
         CONFIG, log=LogWriter(tmp_path / "b"), clock=iter(range(100)).__next__, key_seed=1
     )
@@ -196,7 +213,7 @@ def test_a_tape_is_saved_as_it_was_told(tmp_path):
         kv.commit(["r1"])
         kv.finish("r1", [1] * 9)
         kv.close()
-    one, other = open_run(tape.save(tmp_path / "a")), open_run(tmp_path / "b")
+    one, other = open_run(log.save(tmp_path / "a")), open_run(tmp_path / "b")
     assert [len(group) for group in one.groups()] == [len(group) for group in other.groups()]
     assert [(r.seq, r.step, r.time_ns, repr(r.event)) for r in one.events()] == [
         (r.seq, r.step, r.time_ns, repr(r.event)) for r in other.events()

@@ -53,7 +53,7 @@ def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
 
         def teardown(self):
             super().teardown()
-            events.update(type(event).__name__ for event in self.tape.events())
+            events.update(type(event).__name__ for event in self.log.events())
 
     settings = hypothesis.settings(
         max_examples=30,

@@ -30,13 +30,13 @@ from kvlife.ledger import Ledger
 from kvlife.log import LogWriter
 from kvlife.testing.adapters import EngineAdapter
 from kvlife.testing.conformance.contract import Contract
-from kvlife.testing.tape import Tape
+from kvlife.testing.memory_log import MemoryLog
 
 _CONFIG = PoolConfig(page_size=4, num_pages=9, max_requests=3, max_context_len=40)
 _TEN = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
 
 
-class FullTape(Tape):
+class FillingLog(MemoryLog):
     """A log in memory that is full from when it is told so."""
 
     full = False
@@ -65,7 +65,7 @@ class EngineConformance(Contract):
     def setUp(self) -> None:
         """Make an engine and its log."""
         super().setUp()
-        self.log = FullTape()
+        self.log = FillingLog()
         self.kv = self.engine(_CONFIG, log=self.log, clock=lambda: 0)
 
     # -- refusals --------------------------------------------------------------------------

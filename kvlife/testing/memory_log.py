@@ -11,7 +11,7 @@ from kvlife.log import LogWriter, RunHeader
 from kvlife.log.snapshot_file import StateSnapshot
 
 
-class Tape(LogWriter):
+class MemoryLog(LogWriter):
     """Keeps the groups of one run; `save` writes them as the log of a run on disk.
 
     `header` and `digest` are what the observer gave at the start and at the end of the run,
@@ -52,7 +52,7 @@ class Tape(LogWriter):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write what was recorded as a new run under `path`; returns the run's folder."""
-        assert self.header is not None  # a tape is saved after a run has begun
+        assert self.header is not None  # it is saved after a run has begun
         writer = LogWriter(path)
         run = writer.start(self.header)
         for seq, step, time_ns, events in self.groups:
