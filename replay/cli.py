@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from kvlife import __version__
 from kvlife.errors import InvariantViolation, KvLifeError
+from kvlife.replay.command_words import vet_words
 
 FINE = 0
 FOUND = 1
@@ -89,6 +92,13 @@ COMMANDS = {
 }
 
 
+# Where cyclopts would call what comes after the log [ARGS].
+USAGES = {
+    "why": "kvlife why [OPTIONS] LOG reset | evict PAGES | admit --tokens N",
+    "diff": "kvlife diff [OPTIONS] FIRST OTHERS...",
+}
+
+
 def build_app() -> App:
     """The application with every command registered by name, and none of them imported."""
     app = App(
@@ -99,13 +109,21 @@ def build_app() -> App:
         ),
         help_format="plaintext",
         version=__version__,
+        # No option has a twin that takes it back; a flag that is not given needs no word.
+        default_parameter=Parameter(negative="", show_default=_default),
+        config=vet_words,
         exit_on_error=False,
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
     for name, (target, summary) in COMMANDS.items():
-        app.command(target, name=name, help=summary)
+        usage = {"usage": f"Usage: {USAGES[name]}"} if name in USAGES else {}
+        app.command(target, name=name, help=summary, **usage)
     return app
+
+
+def _default(value: object) -> str | None:
+    return None if value is None or value is False or value == () else str(value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,6 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     a message on stderr says which, without a traceback. 130: interrupted. 141: whoever read the
     output has gone. Anything else that is raised is a bug of kvlife, and keeps its traceback.
     """
+    if not _has_output():
+        return _complain("the standard output is closed: there is nowhere to write to", UNUSABLE)
     try:
         status = build_app()(sys.argv[1:] if arguments is None else list(arguments))
         sys.stdout.flush()
@@ -133,6 +153,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     return FINE if status is None else int(status)
+
+
+def _has_output() -> bool:
+    """Whether there is a standard output; makes it, and that of complaints, take any name.
+
+    A path may be no text, and an output may have no sign for what an id holds.
+    """
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # stays open
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return sys.stdout is not None
 
 
 def _complain(what: object, status: int) -> int:
