@@ -28,6 +28,7 @@ from kvlife.replay.output.columns import (
     ranges,
     window_bar,
 )
+from kvlife.replay.output.event_json import item_json
 from kvlife.replay.output.quoting import printable
 
 BAR = 72
@@ -238,8 +239,8 @@ def subject_json(view: View, held: Held) -> dict[str, object]:
     found: dict[str, object] = {
         **view_json(view),
         "subject": {"kind": held.subject.kind, "name": held.subject.name},
-        "bound": _event_json(held.bound),
-        "last_event": _event_json(held.touched),
+        "bound": item_json(held.bound),
+        "last_event": item_json(held.touched),
     }
     ledger, row = view.ledger, held.row
     if row is None:
@@ -279,10 +280,3 @@ def _pages_json(view: View, row: int, group_idx: int) -> list[dict[str, object]]
         for idx, page in enumerate(view.ledger.pages_of(row, group_idx).tolist())
         if page
     ]
-
-
-def _event_json(item: Recorded | None) -> dict[str, object] | None:
-    if item is None:
-        return None
-    kind = type(item.event).__name__
-    return {"seq": item.seq, "step": item.step, "time_ns": item.time_ns, "event": kind}

@@ -12,6 +12,7 @@ from kvlife.replay.holding.holdings import EVICTABLE, FREE, KINDS, LOST, PageCou
 from kvlife.replay.holding.inspect_json import view_json
 from kvlife.replay.holding.leaks import Holder, Leaks, Lot
 from kvlife.replay.output.columns import Line, aligned, counted, duration, noted, ranges
+from kvlife.replay.output.event_json import item_json
 from kvlife.replay.output.event_words import kind_of
 from kvlife.replay.output.quoting import printable
 
@@ -181,11 +182,3 @@ def _lot_json(lot: Lot) -> dict[str, object]:
         "lost_by": item_json(lot.story.lost),
         "had_by": list(lot.story.holders),
     }
-
-
-def item_json(item: Recorded | None) -> dict[str, object] | None:
-    """Where an event stands in its log, and of which kind it is."""
-    if item is None:
-        return None
-    kind = kind_of(item.event)
-    return {"seq": item.seq, "step": item.step, "time_ns": item.time_ns, "event": kind}

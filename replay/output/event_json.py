@@ -10,18 +10,18 @@ from kvlife.log import UnknownEvent
 from kvlife.replay.output.event_words import kind_of
 
 
+def item_json(item: Recorded | None) -> dict[str, object] | None:
+    """Where an event stands in its log, and of which kind it is; None for none."""
+    return None if item is None else _envelope(item)
+
+
 def event_json(item: Recorded, layout: Layout) -> dict[str, object]:
     """Fields under their own names; what there is once a group is an object by group's name.
 
     Numbers of 64 bits (namespace, page keys) are hexadecimal text, as JSON readers round them.
     """
     event: object = item.event
-    found: dict[str, object] = {
-        "seq": item.seq,
-        "step": item.step,
-        "time_ns": item.time_ns,
-        "event": kind_of(item.event),
-    }
+    found = _envelope(item)
     if isinstance(event, UnknownEvent):
         return found | {"code": event.code, "size_bytes": event.size_bytes}
     groups = [group.name for group in layout.groups]
@@ -42,6 +42,15 @@ def event_json(item: Recorded, layout: Layout) -> dict[str, object]:
         else:
             fields[field.name] = _plain(value)
     return found | {"fields": fields}
+
+
+def _envelope(item: Recorded) -> dict[str, object]:
+    return {
+        "seq": item.seq,
+        "step": item.step,
+        "time_ns": item.time_ns,
+        "event": kind_of(item.event),
+    }
 
 
 def _plain(value: object) -> object:
