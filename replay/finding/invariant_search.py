@@ -17,8 +17,9 @@ from kvlife.invariants import Checker, Finding
 from kvlife.invariants.catalogue import CATALOGUE
 from kvlife.invariants.census import Census
 from kvlife.invariants.invariant import Invariant
-from kvlife.ledger import Change, Ledger, derive
+from kvlife.ledger import Change, Ledger
 from kvlife.replay.finding.bisection import Reach, Search, Searcher
+from kvlife.replay.history.refused import objection
 from kvlife.replay.history.timeline import Timeline
 
 
@@ -92,8 +93,7 @@ def _refused(searcher: Searcher, invariant: Invariant, num_events: int = 0) -> B
     if item is None:
         return None
     ledger = timeline.state(violated.seq)
-    found = _checker().guard(ledger, item.event, derive(ledger, item.event), item.seq)
-    evidence = _evidence(found, invariant)
+    evidence = _evidence(objection(ledger, item), invariant)
     if evidence is None:
         return None
     search = Search(item=item, ledger=ledger, certain_from=searcher.start, num_events=num_events)

@@ -6,6 +6,8 @@ import attrs
 
 from kvlife.errors import KvLifeError
 from kvlife.events import Recorded
+from kvlife.invariants import Checker, Finding
+from kvlife.ledger import Ledger, derive
 from kvlife.replay.history.view import View
 from kvlife.replay.output.event_words import kind_of
 
@@ -43,3 +45,9 @@ def refused_event(view: View) -> Refused | None:
     except KvLifeError:
         return None  # the notes of the view say what is wrong there
     return None if item is None else Refused(item, violated.invariant)
+
+
+def objection(ledger: Ledger, item: Recorded) -> Finding | None:
+    """What the guards have against an event in the state before it, asked again."""
+    checker = Checker(policy="collect", audit_every=None)
+    return checker.guard(ledger, item.event, derive(ledger, item.event), item.seq)

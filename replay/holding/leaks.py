@@ -13,12 +13,14 @@ from kvlife.invariants.effect import holder_of
 from kvlife.invariants.finding import Evidence
 from kvlife.invariants.publishing import held_when_idle
 from kvlife.ledger import RowState
+from kvlife.replay.history.refused import Refused, objection, refused_event
 from kvlife.replay.history.view import View
 from kvlife.replay.history.whence import bindings, events_at
 from kvlife.replay.holding.holdings import Holdings
 from kvlife.replay.holding.losing import Story, Teller, Wanted
 from kvlife.replay.holding.lost import LostPages
 from kvlife.replay.output.columns import counted
+from kvlife.replay.replaying.outcome import Found
 
 Advance = Callable[[int], None]
 
@@ -70,9 +72,31 @@ class Leaks:
 
     @cached_property
     def idle(self) -> Evidence | None:
-        """At an idle mark or the end of a closed run, what idle-no-leak finds held."""
-        closed = self.view.run.closed is not None and self.view.at_end
+        """At an idle mark, or where a run was closed that could go on, what idle-no-leak finds."""
+        ended = self.view.run.closed is not None and self.view.at_end
+        closed = ended and self.view.timeline.violated is None
         return held_when_idle(self.view.ledger) if closed or self.view.idle_mark else None
+
+    @cached_property
+    def refused(self) -> Refused | None:
+        """The event that a guard refused, which ended the run in this state."""
+        return refused_event(self.view)
+
+    @cached_property
+    def objection(self) -> Found | None:
+        """What the guard had against it, where it is one of kvlife's own."""
+        refused = self.refused
+        found = None if refused is None else objection(self.view.ledger, refused.item)
+        if refused is None or found is None:
+            return None
+        told = Found.of(found, refused.item.step, applied=False)
+        if told.id == refused.invariant:
+            return told
+        # What ended the run is not the first thing that this version has against the event.
+        evidence = told.also.get(refused.invariant)
+        if evidence is None:
+            return None
+        return attrs.evolve(told, id=refused.invariant, sentence="", evidence=evidence, also={})
 
     @cached_property
     def num_holders(self) -> int:

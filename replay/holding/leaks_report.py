@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from kvlife.events import Recorded
+from kvlife.replay.history.evidence import pages_named
+from kvlife.replay.history.next_commands import next_commands
 from kvlife.replay.history.view import View
 from kvlife.replay.holding.holdings import EVICTABLE, FREE, KINDS, LOST, PageCount
 from kvlife.replay.holding.inspect_json import view_json
@@ -15,6 +17,7 @@ from kvlife.replay.output.columns import Line, aligned, counted, duration, noted
 from kvlife.replay.output.event_json import item_json
 from kvlife.replay.output.event_words import kind_of
 from kvlife.replay.output.quoting import printable
+from kvlife.replay.replaying.outcome import Found
 
 NAME = 34
 _MEANS = {
@@ -37,6 +40,7 @@ def leaks_lines(view: View, leaks: Leaks) -> Iterator[Line]:
         yield "", ""
         total = view.ledger.spaces[group.space_idx].num_pages - 1
         yield from _kind_lines(group.name, total, leaks.holdings.kinds(group.idx))
+    yield from _refused_lines(view, leaks)
     yield from _idle_lines(view, leaks)
     yield from _holder_lines(view, leaks)
     yield from _lost_lines(view, leaks)
@@ -50,6 +54,34 @@ def _kind_lines(group: str, total: int, kinds: dict[str, PageCount]) -> Iterator
     for line, name in zip(aligned(cells, "lrrrl"), ("", *kinds), strict=True):
         lost = name == LOST and kinds[LOST].pages > 0
         yield "bold red" if lost else ("" if name else "dim"), line
+
+
+def _refused_lines(view: View, leaks: Leaks) -> Iterator[Line]:
+    """What stopped the run, and the pages that it is about: what is held is not to blame."""
+    refused, found = leaks.refused, leaks.objection
+    if refused is None:
+        return
+    item = refused.item
+    text = f"by {kind_of(item.event)} at seq {item.seq}, step {item.step}, which was not applied:"
+    text += f" {refused.invariant}"
+    if found is not None:
+        about = "".join(f", {pages}" for pages in _pages_of(view, found))
+        why = found.evidence.get("why", found.sentence)
+        text += f"{about}: {why}" if why else about
+    yield "", ""
+    yield from noted("bold red", "stopped     ", printable(text))
+    for command in () if found is None else next_commands(view.run, found):
+        yield "", f"next        {command}"
+
+
+def _pages_of(view: View, found: Found) -> Iterator[str]:
+    """The pages that the evidence names, by space."""
+    layout = view.ledger.layout
+    by_space: dict[int, list[int]] = {}
+    for space_idx, page in pages_named(layout, found.evidence):
+        by_space.setdefault(space_idx, []).append(page)
+    for space_idx, pages in by_space.items():
+        yield f"{_named_pages(sorted(pages))} of {layout.spaces[space_idx].name}"
 
 
 def _idle_lines(view: View, leaks: Leaks) -> Iterator[Line]:
@@ -118,8 +150,8 @@ def _lost_lines(view: View, leaks: Leaks) -> Iterator[Line]:
 
 
 def _lot_lines(view: View, lot: Lot) -> Iterator[Line]:
-    plural = "page" if len(lot.pages) == 1 else "pages"
-    yield from noted("red", "  ", f"{plural} {ranges(sorted(lot.pages))} of {lot.space}: {lot.why}")
+    pages = _named_pages(sorted(lot.pages))
+    yield from noted("red", "  ", f"{pages} of {lot.space}: {lot.why}")
     story = lot.story
     if story.lost is not None:
         had = " and ".join(map(printable, story.holders)) or "nobody"
@@ -129,6 +161,11 @@ def _lot_lines(view: View, lot: Lot) -> Iterator[Line]:
     else:
         what = "" if story.touched is None else f": {printable(story.touched.text)}"
         yield from noted("", "      last event ", f"{_when(view, story.item)}{what}")
+
+
+def _named_pages(pages: Sequence[int]) -> str:
+    """Pages in words, by their numbers."""
+    return f"{'page' if len(pages) == 1 else 'pages'} {ranges(pages)}"
 
 
 def _when(view: View, item: Recorded) -> str:
@@ -147,6 +184,7 @@ def leaks_json(view: View, leaks: Leaks) -> dict[str, object]:
             for group in view.ledger.layout.groups
         },
         "kinds": list(KINDS),
+        "refused": _refused_json(leaks),
         "idle": leaks.idle,
         "idle_mark": view.idle_mark,
         "num_holders": leaks.num_holders,
@@ -156,6 +194,13 @@ def leaks_json(view: View, leaks: Leaks) -> dict[str, object]:
         "lost": [_lot_json(lot) for lot in leaks.lots],
         "lost_holders": [attrs.asdict(holder) for holder in leaks.holdings.lost.holders],
     }
+
+
+def _refused_json(leaks: Leaks) -> dict[str, object] | None:
+    if leaks.refused is None:
+        return None
+    evidence = {} if leaks.objection is None else dict(leaks.objection.evidence)
+    return {**leaks.refused.as_json, "evidence": evidence}
 
 
 def _holder_json(holder: Holder) -> dict[str, object]:

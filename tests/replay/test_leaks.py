@@ -155,6 +155,24 @@ def test_what_is_held_at_the_close_is_listed(tmp_path, capsys):
     assert "the run was closed, and something is still held" in out
 
 
+def test_a_run_that_a_guard_stopped_names_the_event_and_its_page(tmp_path, capsys):
+    """r1's release leaves out page 3 and is refused: r1 and r2 hold what they may, and no leak."""
+    life = [*held.SHORT_RELEASE[0], made.admitted("r2", 2)]
+    made.observe(tmp_path, [life, [made.released("r1", 1, [1, 2])]], close=False)
+    status, seen = made.answered(capsys, "leaks", tmp_path)
+    assert (status, seen["idle"], seen["lost_pages"], seen["num_holders"]) == (0, None, 0, 2)
+    refused = seen["refused"]
+    assert (refused["seq"], refused["event"]) == (4, "Released")
+    assert refused["invariant"] == "refs-balance"
+    assert refused["evidence"]["pages"] == [3]
+    _, out, _ = made.ran(capsys, "leaks", tmp_path)
+    assert "stopped     by Released at seq 4" in out
+    assert "refs-balance, page 3 of full: " in out
+    assert f"next        kvlife page {seen['log']} 3 --group full" in out
+    assert "candidate for a leak" not in out
+    assert made.answered(capsys, "leaks", tmp_path, "--at", 1)[1]["refused"] is None
+
+
 def test_columns_that_were_spoilt_are_told_apart():
     """Each column, changed by hand in a sound state, is found under its own words."""
     for spoil, why in (
