@@ -90,13 +90,8 @@ def _session_closed_one_page_too_few(spot: Spot) -> Injection | None:
 
 
 def _one_too_few(spot: Spot) -> Injection | None:
-    if not _lets_go(spot):
-        return None
-    group = spot.group(spot.event.pages)
-    assert group is not None  # it lets pages go
-    pages = spot.event.pages[group.idx].tolist()
-    del pages[spot.rng.randrange(len(pages))]
-    return Injection(events=(spot.with_list(spot.event, group, pages),), invariant="refs-balance")
+    wrong = spot.leaving_one_out() if _lets_go(spot) else None
+    return None if wrong is None else Injection(events=(wrong,), invariant="refs-balance")
 
 
 @FAULTS.at("session-closed-without-its-row", _STREAM, "refs-balance", SessionClosed)

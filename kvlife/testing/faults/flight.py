@@ -102,13 +102,8 @@ def _drained_while_held(spot: Spot) -> Injection | None:
 @FAULTS.at("drained-one-page-too-few", _STREAM, "refs-balance", StepSettled)
 def _drained_one_page_too_few(spot: Spot) -> Injection | None:
     """A row that drains leaves a page behind."""
-    group = spot.group(spot.event.pages)
-    if group is None:
-        return None
-    pages = spot.event.pages[group.idx].tolist()
-    del pages[spot.rng.randrange(len(pages))]
-    wrong = spot.with_list(spot.event, group, pages)
-    return Injection(events=(wrong,), invariant="refs-balance")
+    wrong = spot.leaving_one_out()
+    return None if wrong is None else Injection(events=(wrong,), invariant="refs-balance")
 
 
 @FAULTS.at("drained-page-of-another-row", _DECISION, "page-freed-by-stranger", StepSettled)

@@ -71,13 +71,8 @@ def _allocated_the_rows_own_page(spot: Spot) -> Injection | None:
 @FAULTS.at("allocated-without-a-page", _STREAM, "allocated-covers-pages", Allocated)
 def _allocated_without_a_page(spot: Spot) -> Injection | None:
     """A row grows, and one of the pages for it is missing."""
-    group = spot.group(spot.event.pages)
-    if group is None:
-        return None
-    pages = spot.event.pages[group.idx].tolist()
-    del pages[spot.rng.randrange(len(pages))]
-    wrong = spot.with_list(spot.event, group, pages)
-    return Injection(events=(wrong,), invariant="allocated-covers-pages")
+    wrong = spot.leaving_one_out()
+    return None if wrong is None else Injection(events=(wrong,), invariant="allocated-covers-pages")
 
 
 @FAULTS.at("allocated-a-page-too-many", _DECISION, "allocated-covers-pages", Allocated)
@@ -135,14 +130,8 @@ def _tail_lists(spot: Spot) -> bool:
 @FAULTS.at("roll-back-one-page-too-few", _STREAM, "refs-balance", RolledBack, SessionSaved)
 def _roll_back_one_page_too_few(spot: Spot) -> Injection | None:
     """A tail is cut, and one of its pages is not let go."""
-    if not _tail_lists(spot):
-        return None
-    group = spot.group(spot.event.pages)
-    assert group is not None  # it lets pages go
-    pages = spot.event.pages[group.idx].tolist()
-    del pages[spot.rng.randrange(len(pages))]
-    wrong = spot.with_list(spot.event, group, pages)
-    return Injection(events=(wrong,), invariant="refs-balance")
+    wrong = spot.leaving_one_out() if _tail_lists(spot) else None
+    return None if wrong is None else Injection(events=(wrong,), invariant="refs-balance")
 
 
 @FAULTS.at("roll-back-one-page-too-many", _DECISION, "allocated-covers-pages", RolledBack)

@@ -139,6 +139,15 @@ class Spot:
             return attrs.evolve(event, pages=ints(pages))
         return attrs.evolve(event, pages=replaced(event.pages, group.idx, ints(pages)))
 
+    def leaving_one_out(self) -> Any | None:  # Any: ditto
+        """The event with a page less in one of its groups, by chance; None where it names none."""
+        group = self.group(self.event.pages)
+        if group is None:
+            return None
+        pages = self.event.pages[group.idx].tolist()
+        del pages[self.rng.randrange(len(pages))]
+        return self.with_list(self.event, group, pages)
+
 
 def replaced(values: tuple[T, ...], idx: int, value: T) -> tuple[T, ...]:
     """The tuple with one entry replaced."""
