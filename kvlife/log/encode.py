@@ -18,7 +18,6 @@ from kvlife.events import (
     FieldKind,
     Pinned,
     Released,
-    Resized,
     Resumed,
     Retracted,
     RolledBack,
@@ -136,8 +135,6 @@ class Encoder:
             notes.requests.append(rid)
         if kind in _SESSIONS:
             notes.sessions.append(event.session_id)  # type: ignore[union-attr]  # these have one
-        if isinstance(event, Resized):
-            notes.num_pages[event.space] = max(event.num_pages, notes.num_pages.get(event.space, 0))
 
     # The hot events. None means that the general way must be taken.
 

@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.config import Layout
+from kvlife.config import MAX_PAGES, Layout
+from kvlife.events.arrays import I32
 from kvlife.log.names import StretchNames
 
 _Seen = npt.NDArray[np.bool_]
@@ -19,11 +20,11 @@ class Notes:
     """Names as the encoder meets them; arrays of int32 as bytes, which nobody can change.
 
     `named` and `taken` are by cache group: pages that an event names, and those of them that it
-    takes from the free list. `num_pages` is by page space. What stands here more than once, or
-    belongs to a group that was not written after all, only makes the sets a little larger.
+    takes from the free list. What stands here more than once, or belongs to a group that was not
+    written after all, only makes the sets a little larger.
     """
 
-    __slots__ = ("named", "num_pages", "requests", "rows", "sessions", "taken")
+    __slots__ = ("named", "requests", "rows", "sessions", "taken")
 
     def __init__(self, num_groups: int) -> None:
         self.named: list[list[bytes]] = [[] for _ in range(num_groups)]
@@ -31,12 +32,14 @@ class Notes:
         self.rows: list[bytes] = []
         self.requests: list[str] = []
         self.sessions: list[str] = []
-        self.num_pages: dict[int, int] = {}
 
 
 @attrs.define
 class _Sets:
-    """The names of one stretch while it is written; pages by page space, ids as often as named."""
+    """The names of one stretch while it is written; pages by page space, ids as often as named.
+
+    Pages have places as far up as an id was named: a pool may have grown.
+    """
 
     first_seq: int
     named: list[_Seen]
@@ -44,6 +47,15 @@ class _Sets:
     rows: _Seen
     requests: bytearray = attrs.field(factory=bytearray)
     sessions: bytearray = attrs.field(factory=bytearray)
+
+    def mark(self, space_idx: int, named: I32, taken: I32) -> None:
+        """Add pages of a space."""
+        end = 1 + int(max(named.max(initial=-1), taken.max(initial=-1)))
+        for columns, pages in ((self.named, named), (self.taken, taken)):
+            if end > columns[space_idx].size:
+                more = np.zeros(end - columns[space_idx].size, np.bool_)
+                columns[space_idx] = np.concatenate((columns[space_idx], more))
+            columns[space_idx][pages] = True
 
     def packed(self) -> StretchNames:
         """The same, as a file has it."""
@@ -66,7 +78,6 @@ class GatheredNames:
 
     def __init__(self, layout: Layout, first_seq: int) -> None:
         self._layout = layout
-        self._num_pages = [space.num_pages for space in layout.spaces]
         self._sets = self._empty(first_seq)
         self._done: list[StretchNames] = []
         self.lost = False
@@ -75,13 +86,10 @@ class GatheredNames:
         """Add notes to the present stretch; the next one begins at `next_seq`, if that is given."""
         lost, self.lost = self.lost, True
         sets = self._sets
-        for space_idx, num_pages in notes.num_pages.items():
-            self._grow(space_idx, num_pages)
         for group in self._layout.groups:
-            named, taken = sets.named[group.space_idx], sets.taken[group.space_idx]
-            _mark(named, notes.named[group.idx])
-            _mark(taken, notes.taken[group.idx])
-        _mark(sets.rows, notes.rows)
+            named = _ids(notes.named[group.idx], MAX_PAGES)
+            sets.mark(group.space_idx, named, _ids(notes.taken[group.idx], MAX_PAGES))
+        sets.rows[_ids(notes.rows, sets.rows.size)] = True
         sets.requests += _checksums(notes.requests)
         sets.sessions += _checksums(notes.sessions)
         if next_seq is not None and next_seq != sets.first_seq:
@@ -94,30 +102,21 @@ class GatheredNames:
         return [*self._done, self._sets.packed()]
 
     def _empty(self, first_seq: int) -> _Sets:
+        spaces = self._layout.spaces
         return _Sets(
             first_seq=first_seq,
-            named=[np.zeros(num, np.bool_) for num in self._num_pages],
-            taken=[np.zeros(num, np.bool_) for num in self._num_pages],
+            named=[np.zeros(space.num_pages, np.bool_) for space in spaces],
+            taken=[np.zeros(space.num_pages, np.bool_) for space in spaces],
             rows=np.zeros(self._layout.num_rows, np.bool_),
         )
 
-    def _grow(self, space_idx: int, num_pages: int) -> None:
-        more = num_pages - self._num_pages[space_idx]
-        if more > 0:
-            self._num_pages[space_idx] = num_pages
-            for columns in (self._sets.named, self._sets.taken):
-                columns[space_idx] = np.concatenate([columns[space_idx], np.zeros(more, np.bool_)])
 
-
-def _mark(seen: _Seen, noted: list[bytes]) -> None:
-    if not noted:
-        return
+def _ids(noted: list[bytes], end: int) -> I32:
+    """The noted ids below `end`: no reader takes an event with others."""
     ids = np.frombuffer(b"".join(noted), np.int32)
-    try:
-        seen[ids] = True
-    except IndexError:
-        # No reader takes an event with an id out of range.
-        seen[ids[(ids >= 0) & (ids < seen.size)]] = True
+    if ids.size and (ids.min() < 0 or ids.max() >= end):
+        return ids[(ids >= 0) & (ids < end)]
+    return ids
 
 
 def _bits(seen: _Seen) -> bytes:

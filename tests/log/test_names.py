@@ -203,6 +203,17 @@ def test_names_that_could_not_be_gathered_are_not_written():
     assert names.lost
 
 
+def test_pages_of_a_pool_that_has_grown_are_named_in_every_stretch(tmp_path):
+    """Also behind a snapshot, and in segments after that in which the pool grew."""
+    taken = [[Allocated(ints(1), ints(8), (ints(50),))] for _ in range(300)]
+    groups = [[Resized(0, 64)], *taken, "snapshot", *taken]
+    write(tmp_path, groups, segment_bytes=4096)
+    stretches = list(open_run(tmp_path).stretches())
+    assert len(stretches) > 3
+    assert all(stretch.names.takes_page(0, 50) for stretch in stretches)
+    assert not any(stretch.names.names_page(0, 51) for stretch in stretches)
+
+
 @pytest.mark.parametrize("wrong", [admitted(7, 1), admitted("\ud800", 1), Resized(0, "many")])
 def test_an_event_that_is_refused_names_nothing(tmp_path, wrong):
     """An ill-formed event is an `EventError`, and the names of its segment are still written."""
