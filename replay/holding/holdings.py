@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from kvlife.config import GroupLayout, SpaceLayout
 from kvlife.invariants.census import Census
 from kvlife.ledger import Ledger, PageState, RowState
 from kvlife.replay.holding.lost import Lost
@@ -112,14 +114,29 @@ class Holdings:
         by = {"pages": -self.pages, "age": self.since, "tokens": tokens, "row": self.rows}
         return np.argsort(by[sort], kind="stable")
 
+    @property
+    def groups_by_space(self) -> Iterator[tuple[SpaceLayout, list[GroupLayout]]]:
+        """The page spaces, each with the cache groups that take pages of it."""
+        layout = self.ledger.layout
+        for space in layout.spaces:
+            yield space, [group for group in layout.groups if group.space_idx == space.idx]
+
     def kinds(self, group_idx: int) -> dict[str, PageCount]:
         """The pages of a group by kind; FREE ones are the space's, whoever takes them."""
         group = self.ledger.layout.groups[group_idx]
         space = self.ledger.spaces[group.space_idx]
         kind = self._kind_of[group.space_idx].copy()
         kind[(space.group != group_idx) & (kind != KINDS.index(FREE))] = len(KINDS)
-        kind[0] = kind[0] if self.lost.masks[group.space_idx][0] else len(KINDS)
-        flying, pinned = self._flying[group.space_idx], space.pins > 0
+        return self._counted(group.space_idx, kind)
+
+    def space_kinds(self, space_idx: int) -> dict[str, PageCount]:
+        """The pages of a page space by kind, whichever of its groups took them."""
+        return self._counted(space_idx, self._kind_of[space_idx].copy())
+
+    def _counted(self, space_idx: int, kind: npt.NDArray[np.uint8]) -> dict[str, PageCount]:
+        """The pages of each kind, given the kind of each page of a space; page 0 only if lost."""
+        kind[0] = kind[0] if self.lost.masks[space_idx][0] else len(KINDS)
+        flying, pinned = self._flying[space_idx], self.ledger.spaces[space_idx].pins > 0
         size = len(KINDS) + 1
         counts = (
             np.bincount(kind, minlength=size),

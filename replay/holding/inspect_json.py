@@ -21,6 +21,12 @@ def state_json(view: View, holdings: Holdings, sort: str) -> dict[str, object]:
             }
             for group in ledger.layout.groups
         },
+        "space_pages": {
+            space.name: {
+                name: attrs.asdict(count) for name, count in holdings.space_kinds(space.idx).items()
+            }
+            for space in ledger.layout.spaces
+        },
         "kinds": list(KINDS),
         "rows": [row_json(view, holdings, place) for place in holdings.order(sort).tolist()],
         "rows_free": int(np.count_nonzero(ledger.rows.state == RowState.FREE)),

@@ -21,6 +21,7 @@ from kvlife.replay.holding.holdings import (
     QUARANTINED,
     REFERENCED,
     Holdings,
+    PageCount,
 )
 from kvlife.replay.output.columns import (
     Line,
@@ -36,6 +37,7 @@ from kvlife.replay.output.quoting import printable
 
 BAR = 22
 NAME = 28
+_OTHERS = (PINNED, QUARANTINED, DRAINING, LOST)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,23 +101,23 @@ def _groups(view: View) -> Iterator[str]:
 
 
 def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
-    """One line for each group; FREE pages are the space's, so a shared space repeats them."""
+    """One line for each space, and for each group of one that several share."""
     yield "", ""
-    heads = ("pages", "all", "free", "evictable", "referenced", "live", "other")
-    cells: list[Sequence[str]] = [heads]
+    cells: list[Sequence[str]] = [
+        ("pages", "all", "free", "evictable", "referenced", "live", "other")
+    ]
     bars = [""]
-    for group in view.ledger.layout.groups:
-        pages = {name: count.pages for name, count in holdings.kinds(group.idx).items()}
-        total = view.ledger.spaces[group.space_idx].num_pages - 1
-        other = sum(pages[name] for name in (PINNED, QUARANTINED, DRAINING, LOST))
-        numbers = (total, *(pages[n] for n in (FREE, EVICTABLE, REFERENCED, LIVE)), other)
-        cells.append((group.name, *(f"{number:,}" for number in numbers)))
-        parts = (
-            (signs.protected, pages[REFERENCED]),
-            (signs.committed, pages[LIVE] + other),
-            (signs.allocated, pages[EVICTABLE]),
-        )
-        bars.append(share_bar(parts, total, BAR))
+    for space, groups in holdings.groups_by_space:
+        total = view.ledger.spaces[space.idx].num_pages - 1
+        whole = holdings.space_kinds(space.idx)
+        name = space.name if len(groups) > 1 else groups[0].name
+        cells.append((name, f"{total:,}", *_page_cells(whole)))
+        bars.append(_page_bar(whole, total, signs))
+        for group in groups if len(groups) > 1 else ():
+            kinds = holdings.kinds(group.idx)
+            # What is FREE is nobody's: any of these groups may take it.
+            cells.append((f"  {group.name}", "", "", *_page_cells(kinds)[1:]))
+            bars.append(_page_bar(kinds, total, signs))
     for number, (line, bar) in enumerate(zip(aligned(cells, "lrrrrrr"), bars, strict=True)):
         yield "" if number else "dim", f"{line}  {bar}".rstrip()
     yield (
@@ -127,10 +129,28 @@ def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
     )
     for group in view.ledger.layout.groups:
         counts = holdings.kinds(group.idx)
-        some = [(name, counts[name].pages) for name in (PINNED, QUARANTINED, DRAINING, LOST)]
+        some = [(name, counts[name].pages) for name in _OTHERS]
         told = ", ".join(f"{num:,} {name}" for name, num in some if num)
         if told:
             yield "", f"other       {group.name}: {told}"
+
+
+def _page_cells(kinds: Mapping[str, PageCount]) -> tuple[str, ...]:
+    numbers = [kinds[name].pages for name in (FREE, EVICTABLE, REFERENCED, LIVE)]
+    return tuple(f"{number:,}" for number in (*numbers, _others(kinds)))
+
+
+def _page_bar(kinds: Mapping[str, PageCount], total: int, signs: Signs) -> str:
+    parts = (
+        (signs.protected, kinds[REFERENCED].pages),
+        (signs.committed, kinds[LIVE].pages + _others(kinds)),
+        (signs.allocated, kinds[EVICTABLE].pages),
+    )
+    return share_bar(parts, total, BAR)
+
+
+def _others(kinds: Mapping[str, PageCount]) -> int:
+    return sum(kinds[name].pages for name in _OTHERS)
 
 
 def _row_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,6 +18,8 @@ from kvlife.replay.output.event_json import item_json
 from kvlife.replay.output.event_words import kind_of
 from kvlife.replay.output.quoting import printable
 from kvlife.replay.replaying.outcome import Found
+
+Kinds = Mapping[str, PageCount]
 
 NAME = 34
 _MEANS = {
@@ -36,24 +38,37 @@ def leaks_lines(view: View, leaks: Leaks) -> Iterator[Line]:
     yield "bold", f"{printable(str(view.run.path))}, {view.moment}"
     for note in view.notes:
         yield from noted("yellow", "note        ", printable(note))
-    for group in view.ledger.layout.groups:
+    for space, groups in leaks.holdings.groups_by_space:
         yield "", ""
-        total = view.ledger.spaces[group.space_idx].num_pages - 1
-        yield from _kind_lines(group.name, total, leaks.holdings.kinds(group.idx))
+        total = view.ledger.spaces[space.idx].num_pages - 1
+        whole = leaks.holdings.space_kinds(space.idx)
+        if len(groups) == 1:
+            yield from _kind_lines(groups[0].name, total, whole, {})
+        else:
+            shares = {group.name: leaks.holdings.kinds(group.idx) for group in groups}
+            yield from _kind_lines(space.name, total, whole, shares)
     yield from _refused_lines(view, leaks)
     yield from _idle_lines(view, leaks)
     yield from _holder_lines(view, leaks)
     yield from _lost_lines(view, leaks)
 
 
-def _kind_lines(group: str, total: int, kinds: dict[str, PageCount]) -> Iterator[Line]:
-    cells: list[tuple[str, ...]] = [(f"pages of {group}", f"{total:,}", "in flight", "pinned", "")]
-    for name, count in kinds.items():
-        parts = ("", "") if name == FREE else (f"{count.in_flight:,}", f"{count.pinned:,}")
-        cells.append((f"  {name}", f"{count.pages:,}", *parts, _MEANS.get(name, "")))
-    for line, name in zip(aligned(cells, "lrrrl"), ("", *kinds), strict=True):
-        lost = name == LOST and kinds[LOST].pages > 0
-        yield "bold red" if lost else ("" if name else "dim"), line
+def _kind_lines(name: str, total: int, kinds: Kinds, shares: Mapping[str, Kinds]) -> Iterator[Line]:
+    """The pages of a space by kind; `shares` are those of its groups, where it has several."""
+    shared = f"shared by {' and '.join(shares)}" if shares else ""
+    cells: list[tuple[str, ...]] = [
+        (f"pages of {name}", f"{total:,}", "in flight", "pinned", shared)
+    ]
+    for kind, count in kinds.items():
+        parts = ("", "") if kind == FREE else (f"{count.in_flight:,}", f"{count.pinned:,}")
+        means = _MEANS.get(kind, "")
+        if kind != FREE and shares and count.pages:
+            own = [f"{mine[kind].pages:,} {group}" for group, mine in shares.items()]
+            means = f"{means} ({', '.join(own)})"
+        cells.append((f"  {kind}", f"{count.pages:,}", *parts, means))
+    for line, kind in zip(aligned(cells, "lrrrl"), ("", *kinds), strict=True):
+        lost = kind == LOST and kinds[LOST].pages > 0
+        yield "bold red" if lost else ("" if kind else "dim"), line
 
 
 def _refused_lines(view: View, leaks: Leaks) -> Iterator[Line]:
@@ -182,6 +197,13 @@ def leaks_json(view: View, leaks: Leaks) -> dict[str, object]:
                 name: attrs.asdict(count) for name, count in leaks.holdings.kinds(group.idx).items()
             }
             for group in view.ledger.layout.groups
+        },
+        "space_pages": {
+            space.name: {
+                name: attrs.asdict(count)
+                for name, count in leaks.holdings.space_kinds(space.idx).items()
+            }
+            for space in view.ledger.layout.spaces
         },
         "kinds": list(KINDS),
         "refused": _refused_json(leaks),

@@ -23,9 +23,14 @@ Quiet = Callable[[StretchNames], bool]
 
 @attrs.frozen(kw_only=True)
 class PageNow:
-    """What a page is in a state: `rows` reference it, `pins` and `steps` hold it beside them."""
+    """What a page is in a state: `rows` reference it, `pins` and `steps` hold it beside them.
+
+    `group` is the index of the cache group that took it, or of the only one that can; None for a
+    FREE page of a space that several groups share.
+    """
 
     state: PageState
+    group: int | None
     refs: int
     num_pins: int
     key: int
@@ -65,8 +70,13 @@ def page_now(ledger: Ledger, space_idx: int, page: int) -> PageNow:
         spots = np.flatnonzero(ledger.tables[group.idx] == page)
         rows.update(dict.fromkeys((spots // group.table_width).tolist()))
     of_space = {group.idx for group in groups}
+    state = PageState(int(space.state[page]))
+    owner = int(space.group[page]) if state is not PageState.FREE else None
+    if len(groups) == 1:
+        owner = groups[0].idx
     return PageNow(
-        state=PageState(int(space.state[page])),
+        state=state,
+        group=owner if owner in of_space else None,
         refs=int(space.refs[page]),
         num_pins=int(space.pins[page]),
         key=int(space.key[page]),

@@ -22,7 +22,7 @@ def page_lines(
     view: View, group: GroupLayout, page: int, now: PageNow, life: PageLife, limit: int | None
 ) -> Iterator[Line]:
     """Who owns the page since when, and then what happened to it, in order."""
-    yield "bold", f"page {page} of {group.name} {_standing(view, now, life)}"
+    yield "bold", f"page {page} of {_place(view, group, now)} {_standing(view, now, life)}"
     shown, num_hidden = _cut(life, limit)
     cells = [
         (
@@ -54,6 +54,17 @@ def page_lines(
         yield from noted("yellow", "not read: ", trouble)
     for note in view.notes:
         yield from noted("yellow", "note: ", note)
+
+
+def _place(view: View, asked: GroupLayout, now: PageNow) -> str:
+    """The group whose page it is, and the space where several groups share one."""
+    layout = view.ledger.layout
+    space = f"space {layout.spaces[asked.space_idx].name}"
+    if now.group is None:
+        return space
+    name = layout.groups[now.group].name
+    shared = sum(group.space_idx == asked.space_idx for group in layout.groups) > 1
+    return f"{name}, in {space}," if shared else name
 
 
 def _refused(view: View, group: GroupLayout, page: int) -> Refused | None:
@@ -124,7 +135,7 @@ def page_json(
         "log": str(view.run.path),
         "seq": view.seq,
         "page": page,
-        "group": group.name,
+        "group": None if now.group is None else view.ledger.layout.groups[now.group].name,
         "space": view.ledger.layout.spaces[group.space_idx].name,
         "state": now.state.name,
         "refs": now.refs,

@@ -1,5 +1,6 @@
 """`kvlife page`: who owns a page since when, and what happened to it."""
 
+import attrs
 import held_runs as held
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ import recorded_runs as made
 import told_runs
 
 from kvlife import CacheGroup, open_run
-from kvlife.events import SessionRestored, SessionSaved
+from kvlife.events import Admitted, Allocated, Committed, SessionRestored, SessionSaved
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.history.touches import PageWatch
 from kvlife.replay.lives.page_life import present_life, whole_history
@@ -206,6 +207,50 @@ def test_a_run_without_any_segment_has_untouched_pages(run, capsys, asked):
     status, seen = made.answered(capsys, asked[0], run, *asked[1:])
     assert (status, seen["state"], seen["touches"]) == (0, "FREE", [])
     assert "no segment: the run ended before its first event" in seen["notes"]
+
+
+def shared_space(path):
+    """r1 has pages 1 to 3 of group full and pages 4 to 6 of group swa, all of space all."""
+    groups = (CacheGroup("full", space="all"), CacheGroup("swa", window=8, space="all"))
+    config = attrs.evolve(made.CONFIG, num_pages=16, groups=groups)
+    facts = [
+        Admitted("r1", 1, 0, 12, 0, 0, (0,), (made.ints(), made.ints())),
+        Allocated(
+            made.ints(1), made.ints(12), (made.ints(1, 2, 3), made.ints(4, 5, 6)), (made.ints(0),)
+        ),
+        Committed(made.ints(1), made.ints(12)),
+    ]
+    made.observe(path, [facts], config=config)
+
+
+@pytest.mark.parametrize("asked", [(), ("--group", "full"), ("--group", "swa")])
+def test_a_page_of_a_shared_space_is_that_of_the_group_that_took_it(tmp_path, capsys, asked):
+    """Page 5 was given to group swa, whichever group is asked for; page 12 to none yet."""
+    shared_space(tmp_path)
+    assert first_line(capsys, tmp_path, 5, *asked).startswith("page 5 of swa, in space all, is ")
+    assert first_line(capsys, tmp_path, 2, *asked).startswith("page 2 of full, in space all, is ")
+    assert first_line(capsys, tmp_path, 12, *asked).startswith("page 12 of space all is FREE")
+    for page, group in ((5, "swa"), (2, "full"), (12, None)):
+        seen = made.answered(capsys, "page", tmp_path, page, *asked)[1]
+        assert (seen["group"], seen["space"]) == (group, "all")
+
+
+def test_the_pages_of_a_shared_space_are_counted_once(tmp_path, capsys):
+    """15 pages, of which 6 are r1's and 9 free, for both groups together."""
+    shared_space(tmp_path)
+    _, out, _ = made.ran(capsys, "inspect", tmp_path)
+    lines = [line.split()[:7] for line in out.splitlines()]
+    assert ["all", "15", "9", "0", "0", "6", "0"] in lines
+    assert ["full", "0", "0", "3", "0"] in [line[:5] for line in lines]
+    assert ["swa", "0", "0", "3", "0"] in [line[:5] for line in lines]
+    _, out, _ = made.ran(capsys, "leaks", tmp_path)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "pages of all 15 in flight pinned shared by full and swa" in lines
+    assert "live 6 0 0 PRIVATE, of rows that are held (3 full, 3 swa)" in lines
+    assert sum(line.startswith("pages of") for line in lines) == 1
+    for command in ("inspect", "leaks"):
+        counts = made.answered(capsys, command, tmp_path)[1]["space_pages"]["all"]
+        assert (counts["free"]["pages"], counts["live"]["pages"]) == (9, 6)
 
 
 def test_many_touches_are_cut_to_the_first_and_the_last(run, capsys):
