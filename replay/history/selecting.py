@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import pairwise
-from math import isnan
+from math import isfinite
 
 import attrs
 import numpy as np
@@ -37,6 +38,9 @@ BINDS = (Admitted, Resumed, SessionRestored)
 _UNBINDS = (Released, Retracted, SessionSaved)
 _PAGE_KINDS = (FieldKind.PAGES, FieldKind.GROUP_PAGES)
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_SPANS = "give A:B, A: or :B, B not included, or one A"
+
 
 @attrs.frozen(kw_only=True)
 class Span:
@@ -49,17 +53,23 @@ class Span:
         return (self.low is None or value >= self.low) and (self.high is None or value < self.high)
 
     @classmethod
-    def parse(cls, option: str, text: str | None) -> Span | None:
-        """`A:B`, `A:`, `:B`, or `A` for the whole number A alone; raises `ConfigError`."""
+    def parse(cls, option: str, text: str | None, *, whole: bool = False) -> Span | None:
+        """`A:B`, `A:`, `:B`, or `A` for what begins with A alone; raises `ConfigError`.
+
+        `whole`: they are whole numbers.
+        """
         if text is None:
             return None
         first, colon, last = text.partition(":")
+        if whole and any(side and not _WHOLE.fullmatch(side) for side in (first, last)):
+            raise ConfigError(f"{option} {text!r}: a step is a whole number: {_SPANS}")
         try:
-            low, high = (float(side) if side else None for side in (first, last))
+            number = int if whole else float
+            low, high = (number(side) if side else None for side in (first, last))
         except ValueError:
             low = high = None
-        if (low is None and high is None) or any(map(isnan, filter(None, (low, high)))):
-            raise ConfigError(f"{option} {text!r}: give A:B, A: or :B, B not included, or one A")
+        if not all(isfinite(side or 0) for side in (low, high)) or (low is None and high is None):
+            raise ConfigError(f"{option} {text!r}: {_SPANS}")
         if not colon and low is not None:
             high = low + 1
         if low is not None and high is not None and high <= low:
@@ -88,6 +98,16 @@ def find_group(layout: Layout, name: str | None) -> GroupLayout:
             return group
     known = ", ".join(group.name for group in layout.groups)
     raise ConfigError(f"--group {name!r}: the log's cache groups are {known}")
+
+
+def refuse_page(page: int, space: str, num_pages: int, when: str) -> None:
+    """Raise `ConfigError` for a page that a page space of so many pages does not have."""
+    if page == 0:
+        raise ConfigError("page 0 is reserved for padded writes, and never handed out")
+    if not 0 < page < num_pages:
+        raise ConfigError(
+            f"page {page} is out of range: page space {space} has pages [1, {num_pages}) {when}"
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import attrs
@@ -20,6 +20,8 @@ from kvlife.replay.output.columns import Line, aligned, noted, print_lines
 from kvlife.replay.output.quoting import printable
 
 NAME = 44
+# What belongs to a question, beside the state that it is asked of.
+TAKEN = {"reset": (), "evict": ("PAGES", "--group"), "admit": ("--tokens", "--prefix-pages")}
 
 
 def why(
@@ -35,8 +37,9 @@ def why(
     ] = None,
     tokens: Annotated[int | None, Parameter(help="admit: how long the prompt is.")] = None,
     prefix_pages: Annotated[
-        int, Parameter(help="admit: pages of the base group that the cache is taken to have.")
-    ] = 0,
+        int | None,
+        Parameter(help="admit: pages of the base group that the cache is taken to have."),
+    ] = None,
     at: At = None,
     limit: Annotated[int, Parameter(help="How many holders are listed.")] = 20,
     all_: ListAll = False,
@@ -48,7 +51,11 @@ def why(
     Exit status: 0 whatever the answer is (--json has it as `possible`), 2 the log or the question
     is unusable.
     """
-    _refuse_odd(what, pages, tokens, prefix_pages, limit)
+    if limit < 0:
+        raise ConfigError(f"--limit is how many are listed, at least 0, got {limit}")
+    given = {"PAGES": pages, "--group": group, "--tokens": tokens, "--prefix-pages": prefix_pages}
+    _refuse_odd(what, {name: value for name, value in given.items() if value is not None})
+    _refuse_numbers(what, pages, tokens, prefix_pages)
     view = look(log, at, salvage=salvage)
     holdings = Holdings(view.ledger)
     if what == "reset":
@@ -56,7 +63,7 @@ def why(
     elif what == "evict":
         answer = why_evict(holdings, pages or 0, group)
     else:
-        answer = why_admit(holdings, tokens or 0, prefix_pages)
+        answer = why_admit(holdings, tokens or 0, prefix_pages or 0)
     if json:
         print(json_format.dumps({**view_json(view), **attrs.asdict(answer)}))
     else:
@@ -65,17 +72,22 @@ def why(
     return FINE
 
 
-def _refuse_odd(
-    what: str, pages: int | None, tokens: int | None, prefix_pages: int, limit: int
+def _refuse_odd(what: str, given: Mapping[str, object]) -> None:
+    odd = " and ".join(name for name in given if name not in TAKEN[what])
+    if odd:
+        takes = " and ".join(TAKEN[what]) or "neither a number nor a name"
+        raise ConfigError(f"{odd}: is no part of this question; why LOG {what} takes {takes}")
+
+
+def _refuse_numbers(
+    what: str, pages: int | None, tokens: int | None, prefix_pages: int | None
 ) -> None:
     if what == "evict" and (pages is None or pages < 1):
         raise ConfigError("why LOG evict PAGES: say how many pages should go, at least 1")
     if what == "admit" and (tokens is None or tokens < 1):
         raise ConfigError("why LOG admit --tokens N: say how long the prompt is, at least 1")
-    if what != "evict" and pages is not None:
-        raise ConfigError(f"why LOG {what} takes no number of pages, got {pages}")
-    if prefix_pages < 0 or limit < 0:
-        raise ConfigError("--prefix-pages and --limit are numbers of at least 0")
+    if prefix_pages is not None and prefix_pages < 0:
+        raise ConfigError(f"--prefix-pages is a number of pages, at least 0, got {prefix_pages}")
 
 
 def _lines(view: View, answer: Answer, limit: int | None) -> Iterator[Line]:

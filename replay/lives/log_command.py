@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
@@ -12,10 +13,10 @@ import attrs
 from cyclopts import Parameter
 
 from kvlife.errors import ConfigError, KvLifeError
-from kvlife.events import Recorded
+from kvlife.events import Recorded, Resized
 from kvlife.log import LogRun, open_run
 from kvlife.replay.cli import FINE
-from kvlife.replay.history.selecting import Selection, Span, find_group, parse_kinds
+from kvlife.replay.history.selecting import Selection, Span, find_group, parse_kinds, refuse_page
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import LogPath, Salvage
 from kvlife.replay.output.event_json import event_json
@@ -90,7 +91,7 @@ def _selected(run: LogRun, options: LogOptions) -> Iterator[Recorded]:
         page=_page(run, options),
         row=_row(run, options.row),
         request=options.request,
-        steps=Span.parse("--step", options.step),
+        steps=Span.parse("--step", options.step, whole=True),
         seconds=Span.parse("--time", options.time),
     )
     start = _start(run, options.from_)
@@ -104,15 +105,28 @@ def _selected(run: LogRun, options: LogOptions) -> Iterator[Recorded]:
 def _page(run: LogRun, options: LogOptions) -> tuple[int, int] | None:
     if options.page is None:
         return None
-    group = find_group(run.layout, options.group)
-    if options.page < 0:
-        raise ConfigError(f"--page is the number of a page, at least 0, got {options.page}")
-    return group.space_idx, options.page
+    idx = find_group(run.layout, options.group).space_idx
+    space = run.layout.spaces[idx]
+    if not 0 < options.page < space.num_pages:
+        refuse_page(options.page, space.name, _most_pages(run, idx), "at most")
+    return idx, options.page
+
+
+def _most_pages(run: LogRun, space_idx: int) -> int:
+    """How large a page space ever was, as far as the log tells."""
+    most = run.layout.spaces[space_idx].num_pages
+    with suppress(KvLifeError):  # without a state to begin with there still are events
+        first = Timeline(run)
+        most = max(most, first.state(first.first_seq).spaces[space_idx].num_pages)
+    for item in run.events():
+        if isinstance(item.event, Resized) and item.event.space == space_idx:
+            most = max(most, item.event.num_pages)
+    return most
 
 
 def _row(run: LogRun, row: int | None) -> int | None:
-    if row is not None and not 0 <= row < run.layout.num_rows:
-        raise ConfigError(f"--row {row}: the log's rows are [0, {run.layout.num_rows})")
+    if row is not None and not 0 < row < run.layout.num_rows:
+        raise ConfigError(f"--row {row}: the log's rows are [1, {run.layout.num_rows})")
     return row
 
 

@@ -8,9 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from kvlife.errors import ConfigError
-from kvlife.ledger import Ledger
 from kvlife.replay.cli import FINE
-from kvlife.replay.history.selecting import find_group
+from kvlife.replay.history.selecting import find_group, refuse_page
 from kvlife.replay.history.view import look
 from kvlife.replay.lives.page_life import page_now, present_life, whole_history
 from kvlife.replay.lives.page_report import page_json, page_lines
@@ -45,7 +44,9 @@ def page(
     view = look(log, at, salvage=salvage)
     layout = view.ledger.layout
     found = find_group(layout, group)
-    _require_page(view.ledger, found.space_idx, page)
+    space = view.ledger.layout.spaces[found.space_idx].name
+    num_pages = view.ledger.spaces[found.space_idx].num_pages
+    refuse_page(page, space, num_pages, f"after seq {view.ledger.next_seq - 1}")
     now = page_now(view.ledger, found.space_idx, page)
     read = view.ledger.next_seq - view.timeline.first_seq
     with progress_bar("reading", read, quiet=json or not all_) as bar:
@@ -60,15 +61,3 @@ def page(
         lines = page_lines(view, found, page, now, life, None if all_ else limit)
         print_lines(lines)
     return FINE
-
-
-def _require_page(ledger: Ledger, space_idx: int, page: int) -> None:
-    num_pages = ledger.spaces[space_idx].num_pages
-    name = ledger.layout.spaces[space_idx].name
-    if page == 0:
-        raise ConfigError("page 0 is reserved for padded writes, and never handed out")
-    if not 0 < page < num_pages:
-        raise ConfigError(
-            f"page {page} is out of range: page space {name} has pages [1, {num_pages})"
-            f" after seq {ledger.next_seq - 1}"
-        )

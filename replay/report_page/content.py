@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.config import Layout
+from kvlife.replay.output.quoting import printable
 from kvlife.replay.replaying.outcome import Outcome
 from kvlife.replay.report_page.columns import Count, Level, PageUse
 from kvlife.replay.report_page.heat_map import FIRST_HOLDER, HeatMap
@@ -37,7 +38,7 @@ def content_of(watcher: Watcher, outcome: Outcome, layout: Layout) -> Json:
         "counts": _by_name(Count, watcher.columns.counts, stop - 1),
         "spaces": [
             {
-                "name": space.name,
+                "name": printable(space.name),
                 "uses": _by_name(PageUse, watcher.columns.pages[space.idx], stop),
                 "lifetimes": tally.lives[space.idx].lifetimes.as_json(),
                 "reuse_gaps": tally.lives[space.idx].reuse_gaps.as_json(),
@@ -50,7 +51,7 @@ def content_of(watcher: Watcher, outcome: Outcome, layout: Layout) -> Json:
         "stays": tally.tenures.stays.as_json(),
         "holders": _names(watcher.holders.names, [cells for cells, _ in maps.values()]),
         "violations": _violations(watcher, outcome),
-        "notes": [list(note) for note in tally.notes],
+        "notes": [[column, seq, printable(note)] for column, seq, note in tally.notes],
     }
 
 
@@ -85,10 +86,11 @@ def _names(names: list[str], cells: list[npt.NDArray[np.uint16]]) -> list[str | 
     room = MAX_NAME_BYTES
     kept: list[str | None] = [None] * len(names)
     for number in np.argsort(-shown[FIRST_HOLDER:-1], kind="stable").tolist():
-        room -= len(names[number].encode("utf-8", "replace")) + 3
+        shown_name = printable(names[number])
+        room -= len(shown_name.encode("utf-8", "replace")) + 3
         if room < 0:
             break
-        kept[number] = names[number]
+        kept[number] = shown_name
     return kept
 
 

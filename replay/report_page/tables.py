@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from kvlife.replay.history.chain import Chain
+from kvlife.replay.output.quoting import printable
 from kvlife.replay.replaying.outcome import Found, Outcome
 from kvlife.replay.report_page.columns import Count, Level, PageUse
 from kvlife.replay.report_page.tenures import Tenure
@@ -17,10 +18,14 @@ MAX_TEXT = 400
 
 
 def text(value: object) -> str:
-    """Any value as text that is safe in HTML, a list by its items, cut where it is long."""
+    """Any value as text that is safe in HTML, a list by its items, cut where it is long.
+
+    What no terminal should be sent is an escape here too.
+    """
     plain = str(value)
     if isinstance(value, list | tuple):
         plain = ", ".join(map(str, value))
+    plain = printable(plain)
     return escape(plain if len(plain) <= MAX_TEXT else f"{plain[: MAX_TEXT - 1]}…")
 
 

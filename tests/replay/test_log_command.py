@@ -11,7 +11,7 @@ import pytest
 import recorded_runs as made
 
 from kvlife import LogWriter, open_run
-from kvlife.events import Allocated
+from kvlife.events import Allocated, Resized
 from kvlife.log import RunHeader
 from kvlife.replay.history.selecting import RequestRows, Selection, names_page
 
@@ -100,8 +100,21 @@ def test_steps_and_times_are_half_open(tmp_path, capsys):
     assert seqs(capsys, tmp_path, "--step", "3") == [3]
     assert seqs(capsys, tmp_path, "--step", "3:5") == [3, 4]
     assert seqs(capsys, tmp_path, "--step", "8:") == [8, 9]
+    assert seqs(capsys, tmp_path, "--step", "8:" + 30 * "9") == [8, 9]
     assert seqs(capsys, tmp_path, "--time", ":1.5") == [0, 1]
     assert seqs(capsys, tmp_path, "--time", "7.5:9") == [8]
+
+
+def test_a_page_that_the_pool_once_had_is_no_error(tmp_path, capsys):
+    """The pool of 32 pages grew to 40 and shrank again: page 39 has a history, page 40 has none."""
+    made.observe(
+        tmp_path,
+        [[Resized(0, 40)], [made.admitted("r1", 1), made.allocated([1], [4], [39])],
+         [made.released("r1", 1, [39])], [Resized(0, 32)]],
+    )  # fmt: skip
+    assert seqs(capsys, tmp_path, "--page", 39) == [2, 3]
+    status, _, err = made.ran(capsys, "log", tmp_path, "--page", 40)
+    assert (status, "has pages [1, 40) at most" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +126,18 @@ def test_steps_and_times_are_half_open(tmp_path, capsys):
         (["--time", "nan:"], "give A:B"),
         (["--from", 26], "[0, 26)"),
         (["--from", 5, "--to", 4], "before the first event"),
+        (["--step", "1.5"], "a step is a whole number"),
+        (["--step", "inf"], "a step is a whole number"),
+        (["--step", "1e400:"], "a step is a whole number"),
+        (["--step", "0x10"], "a step is a whole number"),
+        (["--time", "inf"], "give A:B"),
+        (["--time", "1e400:"], "give A:B"),
         (["--row", 99], "rows are"),
+        (["--row", 0], "rows are [1, "),
+        (["--page", 0], "page 0 is reserved"),
+        (["--page", -1], "page -1 is out of range"),
+        (["--page", 32], "page space full has pages [1, 32) at most"),
+        (["--page", 2**63 - 1], "is out of range"),
         (["--page", 1, "--group", "swa"], "full"),
         (["--group", "full"], "--page"),
         (["--limit", -1], "at least 0"),

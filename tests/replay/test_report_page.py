@@ -324,3 +324,17 @@ def test_a_report_leaves_the_ledger_as_a_replay_does(tmp_path, capsys):
     for item in run.events():
         ledger.apply(item.event, item.seq, item.time_ns)
     assert run.closed.digest == ledger.digest()
+
+
+def test_no_control_character_stands_on_the_page(tmp_path, capsys):
+    """Ids and notes are shown in escapes, as on a terminal; the request ends twice."""
+    odd = "r\x00\x1b[31m\u202e\x85"
+    life = made.life_of(odd, 1, [1, 2])
+    again = made.released(odd, 1, [1, 2])
+    made.observe(tmp_path / "log", [*([e] for e in life), [Marked(odd, idle=False)], [again]])
+    status, _, page, content = reported(capsys, tmp_path / "log")
+    assert status == 1
+    assert {sign for sign in page if not sign.isprintable()} == {"\n"}
+    shown = r"r\x00\x1b[31m\u202e\x85"
+    assert content["notes"][0][2] == shown
+    assert any(shown in name for name in content["holders"])
