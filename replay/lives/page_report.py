@@ -37,7 +37,7 @@ def page_lines(
     if cells:
         yield "", ""
     lines = aligned(cells, "rrrll")
-    hole = f"{counted(num_hidden, 'touch' if num_hidden == 1 else 'touche')} left out: use --all"
+    hole = f"{counted(num_hidden, 'touch', 'touches')} left out: use --all"
     unread = [
         f"seqs {start:,} to {stop - 1:,} were not read, and may tell more: use --all"
         for start, stop in life.unread

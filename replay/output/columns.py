@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kvlife.records import ReqKvInfo
+from kvlife.replay.output.quoting import printable
 
 # What is no table is broken into lines of so many signs.
 WIDTH = 100
@@ -40,10 +41,13 @@ def output_signs() -> Signs:
 
 
 def print_lines(lines: Iterable[Line]) -> None:
-    """Print lines as they are: what they hold is no markup, and none is broken in two."""
+    """Print lines: what they hold is no markup, what no terminal should be sent is an escape.
+
+    None is broken in two.
+    """
     console = Console(highlight=False)
     for style, line in lines:
-        console.print(Text(line, style=style), soft_wrap=True)
+        console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
 def noted(style: str, label: str, text: str) -> Iterator[Line]:
@@ -54,9 +58,9 @@ def noted(style: str, label: str, text: str) -> Iterator[Line]:
         yield style, (" " * len(label) if number else label) + part
 
 
-def counted(num: int, what: str) -> str:
+def counted(num: int, what: str, several: str = "") -> str:
     """A number of things: 1 row, 2 rows."""
-    return f"{num:,} {what}" + ("" if num == 1 else "s")
+    return f"{num:,} {what if num == 1 else several or what + 's'}"
 
 
 def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:

@@ -12,7 +12,9 @@ def printable(text: str, limit: int | None = None) -> str:
 
     Ids often differ at their ends, so what is cut out is the middle.
     """
-    shown = "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
+    shown = text
+    if not text.isprintable():
+        shown = "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
     if limit is not None and len(shown) > limit:
         tail = (limit - 1) // 2
         return shown[: limit - 1 - tail] + "…" + shown[len(shown) - tail :]
