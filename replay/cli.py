@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 from kvlife import __version__
 from kvlife.errors import InvariantViolation, KvLifeError
 from kvlife.replay.command_words import vet_words
+from kvlife.replay.output.quoting import printable
 
 FINE = 0
 FOUND = 1
@@ -168,7 +169,8 @@ def _has_output() -> bool:
 
 
 def _complain(what: object, status: int) -> int:
-    print(f"kvlife: {what}", file=sys.stderr)
+    # A message may quote what a log or a path holds.
+    print("\n".join(map(printable, f"kvlife: {what}".split("\n"))), file=sys.stderr)
     return status
 
 

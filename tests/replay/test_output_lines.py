@@ -31,6 +31,14 @@ def test_an_id_cannot_reach_the_terminal_through_a_replay(tmp_path, capsys):
     assert "\x1b" not in out + err
 
 
+def test_no_message_sends_an_escape(tmp_path, capsys):
+    """A path that is no run stands in the complaint, with its escape spelt out."""
+    status, out, err = made.ran(capsys, "log", tmp_path / "no\x1b[2J")
+    assert (status, out) == (2, "")
+    assert "no\\x1b[2J" in err
+    assert "\x1b" not in err
+
+
 def test_numbers_of_things():
     """One, several, and several of another form."""
     assert [counted(num, "row") for num in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
