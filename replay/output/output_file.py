@@ -31,8 +31,20 @@ def refuse_output(output: Path, what: str, *, source: Path, option: str = "-o") 
             )
         if source.exists() and output.samefile(source):
             raise ConfigError(f"{option} {output}: is what is read: name another file")
+        if any(_is_open_as(fd, output) for fd in (1, 2)):
+            raise ConfigError(
+                f"{option} {output}: is where the output of the command itself goes: name a file"
+                " of its own"
+            )
     _refuse_run(output, option)
     _refuse_parent(output, option)
+
+
+def _is_open_as(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except OSError:
+        return False  # it is closed
 
 
 def refuse_new_file(output: Path, what: str, *, option: str = "-o") -> None:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 
 import pytest
 import recorded_runs as made
@@ -165,6 +167,16 @@ def test_what_is_read_is_not_written_over(places):
         assert "is what is read" in vetted(
             refuse_output, places / "file", "page", source=places / name
         )
+
+
+def test_what_the_command_says_is_not_written_over(places):
+    """A file that standard output goes to keeps what stands in it, and its place."""
+    program = [sys.executable, "-m", "kvlife.replay", "report", places / "log", "-o", places / "x"]
+    with (places / "x").open("w+") as both:
+        done = subprocess.run(program, stdout=both, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 2
+        assert b"is where the output of the command itself goes" in done.stderr
+        assert os.path.samestat(os.fstat(both.fileno()), (places / "x").stat())
 
 
 def test_a_folder_that_may_not_be_written_to_is_told_at_once(places, monkeypatch):
