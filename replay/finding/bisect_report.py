@@ -17,7 +17,7 @@ from kvlife.replay.finding.metrics import Value
 from kvlife.replay.finding.state_difference import StateDifference, difference_of
 from kvlife.replay.history.next_commands import next_commands
 from kvlife.replay.history.timeline import Timeline
-from kvlife.replay.output.columns import Line
+from kvlife.replay.output.columns import Line, counted
 from kvlife.replay.output.event_words import kind_of, words_of
 from kvlife.replay.output.quoting import command_line, printable
 from kvlife.replay.output.run_notes import run_notes
@@ -178,7 +178,8 @@ def answer_lines(answer: Answer, seconds: float) -> Iterator[Line]:
     yield (
         "dim",
         (
-            f"looked at   {search.num_states:,} known states, {search.num_events:,} events,"
+            f"looked at   {counted(search.num_states, 'known state')},"
+            f" {counted(search.num_events, 'event')},"
             f" in {seconds:.1f} s"
         ),
     )
@@ -252,8 +253,8 @@ def _certainty(answer: Answer) -> Iterator[Line]:
             yield (
                 "yellow",
                 (
-                    f"certain     of the {search.num_states:,} states that were looked at; between"
-                    " them it may have been broken for a while: --search=events looks there"
+                    f"certain     of the {counted(search.num_states, 'state')} that were looked at;"
+                    " between them it may have been broken for a while: --search=events looks there"
                 ),
             )
         return

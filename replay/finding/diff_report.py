@@ -12,7 +12,7 @@ from kvlife.events import Recorded
 from kvlife.replay.finding.differing import Comparison
 from kvlife.replay.finding.matching import Parting
 from kvlife.replay.finding.state_difference import StateDifference
-from kvlife.replay.output.columns import Line
+from kvlife.replay.output.columns import Line, counted
 from kvlife.replay.output.event_words import FieldDifference, kind_of, words_of
 from kvlife.replay.output.quoting import command_line, printable
 
@@ -83,7 +83,7 @@ def _how(parting: Parting) -> str:
 
 
 def _events(num: int) -> str:
-    return "1 event" if num == 1 else f"{num:,} events"
+    return counted(num, "event")
 
 
 def _event(item: Recorded | None, layout: Layout) -> str:
@@ -111,7 +111,7 @@ def _later_lines(comparison: Comparison) -> Iterator[Line]:
         yield "", f"then        {_later(parting, fields, layout)}"
     more = matched.num_partings - len(matched.partings)
     if more:
-        yield "", f"then        {more:,} more places"
+        yield "", f"then        {counted(more, 'more place')}"
     for what, counts in (
         ("only in A", matched.only_left),
         ("only in B", matched.only_right),
@@ -144,7 +144,7 @@ def _later_lines(comparison: Comparison) -> Iterator[Line]:
 
 def _length(comparison: Comparison, side: int) -> str:
     run = (comparison.left, comparison.right)[side]
-    return f"{run.next_seq - comparison.start:,} events"
+    return f"{counted(run.next_seq - comparison.start, 'event')}"
 
 
 def _later(parting: Parting, fields: tuple[FieldDifference, ...], layout: Layout) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import Ledger, PageSpace, PageState, RowState
+from kvlife.replay.output.columns import counted
 from kvlife.replay.output.event_words import numbers
 from kvlife.replay.output.quoting import printable
 
@@ -107,7 +108,9 @@ def _of_space(left: Ledger, right: Ledger, space_idx: int, pages: Index) -> Iter
     mine, other = left.spaces[space_idx], right.spaces[space_idx]
     name = left.layout.spaces[space_idx].name
     if mine.num_pages != other.num_pages:
-        yield Entry(f"size of {name}", f"{mine.num_pages} pages", f"{other.num_pages} pages")
+        yield Entry(
+            f"size of {name}", counted(mine.num_pages, "page"), counted(other.num_pages, "page")
+        )
     # The first page of each kind of difference, and all pages of that kind.
     columns = [*_seen(mine, pages), *_seen(other, pages)]
     _, first, kinds = np.unique(
@@ -270,4 +273,4 @@ def _free_lists(left: Ledger, right: Ledger, space_idx: int) -> Entry | None:
     name = left.layout.spaces[space_idx].name
     place = int(places[0])
     told = [f"page {head[place]}" for head in heads]
-    return Entry(f"free list of {name}: what is taken {place} pages from now", *told)
+    return Entry(f"free list of {name}: what is taken {counted(place, 'page')} from now", *told)

@@ -232,7 +232,7 @@ class RowWatch:
             yield f"drained with step {event.step}"
         yield ladder_of(ledger, self.row)
         if isinstance(event, RolledBack | WindowEvicted) and len(event.rows) > 1:
-            yield f"with {len(event.rows) - 1} other rows"
+            yield f"one of {len(event.rows)} rows"
 
 
 def rows_naming(ledger: Ledger, change: Change, evidence: Mapping[str, object]) -> tuple[int, ...]:

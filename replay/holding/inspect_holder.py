@@ -177,7 +177,8 @@ def _group_lines(view: View, row: int, group_idx: int) -> Iterator[Line]:
     space = view.ledger.spaces[group.space_idx]
     pages = view.ledger.pages_of(row, group_idx)
     yield "", ""
-    yield "", f"{group.name:<12}{np.count_nonzero(pages):,} pages of {group.page_size} tokens"
+    held = counted(int(np.count_nonzero(pages)), "page")
+    yield "", f"{group.name:<12}{held} of {counted(group.page_size, 'token')}"
     state = np.where(pages > 0, space.state[pages], 255).astype(np.int64)
     shared = np.where(pages > 0, space.refs[pages], 0).astype(np.int64)
     pinned = np.where(pages > 0, space.pins[pages], 0).astype(np.int64)

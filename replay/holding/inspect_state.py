@@ -72,7 +72,10 @@ def run_lines(view: View) -> Iterator[Line]:
     for note in view.notes:
         yield from noted("yellow", "note        ", printable(note))
     run, header = view.run, view.run.header
-    yield "", f"run         {printable(view.outcome)}, {run.next_seq - run.begins_at:,} events"
+    yield (
+        "",
+        f"run         {printable(view.outcome)}, {counted(run.next_seq - run.begins_at, 'event')}",
+    )
     checks = f"level {header.level}, {_policies(header.policies)}"
     yield from noted("", "checks      ", printable(checks))
     if header.world_size > 1 or header.group:
@@ -93,7 +96,7 @@ def _policies(policies: Mapping[str, str]) -> str:
 def _groups(view: View) -> Iterator[str]:
     layout = view.ledger.layout
     for group in layout.groups:
-        told = f"{group.name}: pages of {group.page_size} tokens"
+        told = f"{group.name}: pages of {counted(group.page_size, 'token')}"
         if group.window is not None:
             told += f", window {group.window:,}"
         space = layout.spaces[group.space_idx].name
@@ -178,7 +181,7 @@ def _row_lines(view: View, holdings: Holdings, shown: Shown) -> Iterator[Line]:
     gone = f"  {signs.gone} passed by the window" if ledger.layout.window_groups else ""
     yield "dim", f"            {told}{gone}"
     if order.size < rows.size:
-        yield "dim", f"            {rows.size - order.size:,} rows more: --all"
+        yield "dim", f"            {counted(rows.size - order.size, 'row')} more: --all"
 
 
 def _cells_of_row(

@@ -123,7 +123,7 @@ def _holder_lines(view: View, leaks: Leaks) -> Iterator[Line]:
         yield "" if number else "dim", line
     left = leaks.num_holders - len(leaks.holders)
     if left:
-        yield "dim", f"            {left:,} holders more, not as old: --all"
+        yield "dim", f"            {counted(left, 'holder')} more, not as old: --all"
     if any(not holder.exact for holder in leaks.holders):
         yield (
             "dim",
@@ -156,7 +156,7 @@ def _lost_lines(view: View, leaks: Leaks) -> Iterator[Line]:
         yield from _lot_lines(view, lot)
     left = leaks.num_lots - len(leaks.lots)
     if left:
-        yield "dim", f"            {left:,} lots more: --all"
+        yield "dim", f"            {counted(left, 'lot')} more: --all"
     for holder in lost.holders:
         yield (
             "red",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kvlife.invariants.census import Census
 from kvlife.ledger import Ledger, PageState, RowState
+from kvlife.replay.output.columns import counted
 
 Bools = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -172,7 +173,8 @@ class Lost:
             elif not held and open_rows[row] == 0:
                 why = "DRAINING, and no open step names it"
             elif rows.in_flight[row] != open_rows[row]:
-                why = f"in flight {rows.in_flight[row]} times, in {open_rows[row]} open steps"
+                steps = counted(int(open_rows[row]), "open step")
+                why = f"in flight {counted(int(rows.in_flight[row]), 'time')}, in {steps}"
             if why:
                 gone = not held or not self._has_holder(row)
                 yield LostHolder(
@@ -198,7 +200,7 @@ class Lost:
                     asks = "its lengths ask for" if what == "lacks" else "its window has passed"
                     yield LostHolder(
                         what=f"row {row}",
-                        why=f"{what} {num} pages of {asked.group.name} that {asks}",
+                        why=f"{what} {counted(num, 'page')} of {asked.group.name} that {asks}",
                         seq=int(self.ledger.rows.last_event[row]),
                     )
 

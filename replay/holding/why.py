@@ -122,7 +122,7 @@ def why_evict(holdings: Holdings, num_pages: int, group: str | None) -> Answer:
     return Answer(
         question=f"evict {num_pages}",
         possible=num_pages <= evictable,
-        verdict=f"{going:,} of {num_pages:,} pages of {asked.name} could go now",
+        verdict=f"{going:,} of {counted(num_pages, 'page')} of {asked.name} could go now",
         reasons=() if num_pages <= evictable else (lacking,),
         notes=tuple(notes),
         rooms=tuple(rooms),
@@ -165,12 +165,12 @@ def why_admit(holdings: Holdings, num_tokens: int, prefix_pages: int) -> Answer:
     if not num_free:
         reasons.append(f"all {layout.num_rows - 1:,} rows are in use")
     reasons += [
-        f"{room.space} lacks {room.short:,} pages: {room.asked:,} are needed, {room.free:,} are"
-        f" free and {room.evictable:,} evictable"
+        f"{room.space} lacks {counted(room.short, 'page')}: {room.asked:,} are needed,"
+        f" {room.free:,} are free and {room.evictable:,} evictable"
         for room in rooms
         if room.short
     ]
-    told = f"a request of {num_tokens:,} tokens"
+    told = f"a request of {counted(num_tokens, 'token')}"
     told += f" ({prefix_len:,} of them a hit)" if prefix_len else ""
     return Answer(
         question="admit",

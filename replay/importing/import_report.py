@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 
 from kvlife.capture import Contradiction, ImportOutcome, StreamOutcome
-from kvlife.replay.output.columns import Line
-from kvlife.replay.output.finding_words import finding_json, finding_lines
+from kvlife.replay.output.columns import Line, counted
+from kvlife.replay.output.finding_words import finding_json, finding_lines, unchecked_lines
 
 MAX_LISTED = 10
 
@@ -66,31 +66,31 @@ def import_lines(outcome: ImportOutcome, seconds: float, log: Path | None) -> It
     """What was imported, what was checked, and what was found."""
     header, checked = outcome.header, outcome.stats.checked
     yield "bold", f"{header.engine} {header.version}, workload {header.workload}"
-    yield "", f"{outcome.num_lines:,} lines, {outcome.stats.events:,} events, {seconds:.1f} s"
+    lines, events = counted(outcome.num_lines, "line"), counted(outcome.stats.events, "event")
+    yield "", f"{lines}, {events}, {seconds:.1f} s"
     if log is not None:
         yield "", f"log: {log}"
     yield (
         "",
         (
-            f"checked {checked['events']:,} events, {checked['rows']:,} rows,"
-            f" {checked['pages']:,} pages, {outcome.num_audits:,} audits"
+            f"checked {counted(checked['events'], 'event')}, {counted(checked['rows'], 'row')},"
+            f" {counted(checked['pages'], 'page')}, {counted(outcome.num_audits, 'audit')}"
         ),
     )
     yield (
         "",
         (
-            f"compared {outcome.num_compared:,} statements of the capture, and"
-            f" {outcome.num_snapshots:,} snapshots in full"
+            f"compared {counted(outcome.num_compared, 'statement')} of the capture, and"
+            f" {counted(outcome.num_snapshots, 'snapshot')} in full"
         ),
     )
-    for line in outcome.stats.not_checked:
-        yield "dim", f"not checked: {line}"
+    yield from unchecked_lines("not checked: ", outcome.stats.not_checked)
     for line in outcome.not_proven:
         yield "dim", f"not proven: {line}"
     for finding in outcome.violations[:MAX_LISTED]:
         yield from finding_lines(finding)
     if outcome.num_violations > MAX_LISTED:
-        yield "red", f"and {outcome.num_violations - MAX_LISTED:,} more violations"
+        yield "red", f"and {counted(outcome.num_violations - MAX_LISTED, 'more violation')}"
     yield from _contradictions(outcome.contradictions, outcome.num_contradictions)
     if outcome.clean:
         yield "green", "no violation, and the capture agrees with itself and with the log"
@@ -112,7 +112,7 @@ def stream_lines(outcome: StreamOutcome, seconds: float) -> Iterator[Line]:
     workload = f", workload {header.workload}" if header.workload else ""
     yield "bold", f"{header.source}{workload}"
     kinds = ", ".join(f"{num:,} {kind}" for kind, num in sorted(outcome.num_events.items()))
-    yield "", f"{outcome.num_messages:,} messages: {kinds or 'no event'}; {seconds:.1f} s"
+    yield "", f"{counted(outcome.num_messages, 'message')}: {kinds or 'no event'}; {seconds:.1f} s"
     yield (
         "",
         (

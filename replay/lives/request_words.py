@@ -36,9 +36,9 @@ def steps_text(kinds: Mapping[str, int]) -> str:
     steps = max(kinds.get(kind, 0) for kind in ("Allocated", "Committed", "StepDispatched"))
     told = [counted(steps, "decode step")]
     if rolled := kinds.get("RolledBack"):
-        told.append(f"rolled back {rolled:,} times")
+        told.append(f"rolled back {counted(rolled, 'time')}")
     if moved := kinds.get("WindowEvicted"):
-        told.append(f"the window moved {moved:,} times")
+        told.append(f"the window moved {counted(moved, 'time')}")
     return ", ".join(told)
 
 
@@ -82,11 +82,11 @@ _WORDS: dict[type, Callable[[Any, Any], str]] = {
     Released: _released,
     Retracted: _retracted,
     SessionSaved: lambda event, _: (
-        f"session {event.session_id} keeps its row with {event.kept_len:,} tokens"
+        f"session {event.session_id} keeps its row with {counted(event.kept_len, 'token')}"
     ),
     SessionRestored: lambda event, _: (
-        f"a turn of session {event.session_id} on row {event.row}, {event.kept_len:,} tokens kept,"
-        f" prompt {event.prompt_len:,}"
+        f"a turn of session {event.session_id} on row {event.row},"
+        f" {counted(event.kept_len, 'token')} kept, prompt {event.prompt_len:,}"
     ),
     StepDispatched: lambda event, _: f"in step {event.step:,}",
     StepSettled: lambda event, _: f"step {event.step:,} settled, and its row let go of its pages",

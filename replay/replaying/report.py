@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from kvlife.replay.history.chain import Chain
-from kvlife.replay.output.columns import Line
+from kvlife.replay.output.columns import Line, counted
+from kvlife.replay.output.finding_words import unchecked_lines
 from kvlife.replay.replaying.outcome import Found, Outcome
 
 # The text lists so many violations after the first; the JSON object has all that were kept.
@@ -88,9 +89,9 @@ def report_lines(
 
 def _what(outcome: Outcome, seconds: float) -> str:
     start = "the empty state" if outcome.first_seq == 0 else f"the snapshot of {outcome.first_seq}"
-    jobs = f", {outcome.jobs} processes" if outcome.jobs > 1 else ""
+    jobs = f", {counted(outcome.jobs, 'process', 'processes')}" if outcome.jobs > 1 else ""
     return (
-        f"replayed    {outcome.num_events:,} events, from {start} up to seq"
+        f"replayed    {counted(outcome.num_events, 'event')}, from {start} up to seq"
         f" {outcome.next_seq - 1}, in {seconds:.1f} s ({_rate(outcome, seconds):,} a second{jobs})"
     )
 
@@ -114,15 +115,14 @@ def _what_was_checked(outcome: Outcome) -> Iterator[Line]:
         yield "bold yellow", "checked     NOTHING: this replay shows no more than digests do"
     else:
         counts = (checked.events, checked.rows, checked.pages, checked.audits)
-        named = zip(counts, ("events", "rows", "pages", "audits"), strict=True)
-        yield "", "checked     " + ", ".join(f"{count:,} {name}" for count, name in named)
-    for line in outcome.names_off:
-        yield "dim", f"not checked {line}"
+        named = zip(counts, ("event", "row", "page", "audit"), strict=True)
+        yield "", "checked     " + ", ".join(counted(count, name) for count, name in named)
+    yield from unchecked_lines("not checked ", outcome.names_off)
 
 
 def _what_was_compared(outcome: Outcome) -> Line:
     digest = "" if outcome.digest is None else f"{outcome.digest:016x}, "
-    snapshots = f"{outcome.num_snapshots} snapshots agree"
+    snapshots = counted(outcome.num_snapshots, "snapshot agrees", "snapshots agree")
     if outcome.digest_ok is None:
         return "", f"digest      {digest}compared with nothing; {snapshots}"
     if not outcome.digest_ok:

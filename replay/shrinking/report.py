@@ -10,7 +10,7 @@ import attrs
 from kvlife.config import Layout, compile_layout
 from kvlife.errors import InvariantViolation
 from kvlife.log import LogRun
-from kvlife.replay.output.columns import Line
+from kvlife.replay.output.columns import Line, counted
 from kvlife.replay.output.event_words import words_of
 from kvlife.replay.shrinking.compact import weight
 from kvlife.replay.shrinking.culprit import Culprit
@@ -71,7 +71,8 @@ class Report:
         yield "", f"left        {num_events:,} of {item.seq + 1:,} events, in {folder}"
         if test is not None:
             yield "", f"test        {test}"
-        yield "", f"took        {self.seconds:.1f} s, {shrinker.num_trials} trials; {self._end()}"
+        trials = counted(shrinker.num_trials, "trial")
+        yield "", f"took        {self.seconds:.1f} s, {trials}; {self._end()}"
         if not shrinker.kept_story:
             yield (
                 "yellow",

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from kvlife.replay.output.columns import Line, print_lines
-from kvlife.replay.output.finding_words import finding_json, finding_lines
+from kvlife.replay.output.columns import Line, counted, print_lines
+from kvlife.replay.output.finding_words import finding_json, finding_lines, unchecked_lines
 from kvlife.simulation import SimulationOutcome
 
 
@@ -111,8 +111,9 @@ def _work_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
         "sessions",
         f"{tally.sessions:,}",
         (
-            f"{tally.session_turns:,} later turns kept {tally.session_tokens:,} tokens,"
-            f" {tally.rewinds:,} rewound; {tally.sessions_closed_for_room:,} closed for room"
+            f"{counted(tally.session_turns, 'later turn')} kept"
+            f" {counted(tally.session_tokens, 'token')}, {tally.rewinds:,} rewound;"
+            f" {tally.sessions_closed_for_room:,} closed for room"
         ),
     )
 
@@ -123,7 +124,7 @@ def _cache_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
     yield (
         "retractions",
         f"{tally.retractions:,}",
-        f"{tally.resumed_hit_tokens:,} tokens found again",
+        f"{counted(tally.resumed_hit_tokens, 'token')} found again",
     )
     yield "peak running", f"{tally.peak_running:,}", "sampled"
     for space, states in tally.peaks.items():
@@ -140,12 +141,11 @@ def _verdict(outcome: SimulationOutcome) -> Iterator[Line]:
         yield (
             "",
             (
-                f"checked {checked['events']:,} events, {checked['rows']:,} rows,"
-                f" {checked['pages']:,} pages, {outcome.audits:,} audits"
+                f"checked {counted(checked['events'], 'event')}, {counted(checked['rows'], 'row')},"
+                f" {counted(checked['pages'], 'page')}, {counted(outcome.audits, 'audit')}"
             ),
         )
-    for line in outcome.stats.not_checked:
-        yield "dim", f"not checked: {line}"
+    yield from unchecked_lines("not checked: ", outcome.stats.not_checked)
     if not outcome.findings:
         yield "green", "no violation found"
     for finding in outcome.findings:

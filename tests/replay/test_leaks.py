@@ -211,7 +211,7 @@ def test_a_row_without_a_page_is_found():
     ledger = spoilt_ledger()
     ledger.tables[0][ledger.layout.groups[0].table_width + 2] = 0
     told = [(holder.what, holder.why) for holder in Holdings(ledger).lost.holders]
-    assert told == [("row 1", "lacks 1 pages of full that its lengths ask for")]
+    assert told == [("row 1", "lacks 1 page of full that its lengths ask for")]
 
 
 GROUPS = (
