@@ -65,6 +65,8 @@ def shrink(
     refuse_log(output, new=True)
     if pytest is not None:
         refuse_new_file(pytest, "test", option="--pytest")
+        if pytest.resolve() == output.resolve():
+            raise ConfigError(f"--pytest {pytest}: is the folder for the small log: name a file")
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"--seconds must be above 0, got {seconds}")
     begun = perf_counter()

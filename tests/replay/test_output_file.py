@@ -224,6 +224,7 @@ def test_commands_spare_what_they_read_and_what_is_no_file(places, capsys, comma
         (["-o", "small", "--pytest", "log/run-000001/t.py"], "--pytest"),
         (["-o", "small", "--pytest", "no/t.py"], "--pytest"),
         (["-o", "small", "--pytest", "fifo"], "--pytest"),
+        (["-o", "small", "--pytest", "empty/../small"], "--pytest"),
     ],
 )
 def test_shrink_looks_at_its_outputs_first(places, capsys, monkeypatch, options, refused):
