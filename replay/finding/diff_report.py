@@ -135,7 +135,7 @@ def _later_lines(comparison: Comparison) -> Iterator[Line]:
             "",
             (
                 f"together    again from A seq {mine}, B seq {other} on: the last"
-                f" {matched.num_together:,} events are the same"
+                f" {counted(matched.num_together, 'event is', 'events are')} the same"
             ),
         )
     if comparison.at_end is not None:

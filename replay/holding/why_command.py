@@ -16,7 +16,7 @@ from kvlife.replay.holding.holdings import Holdings
 from kvlife.replay.holding.inspect_json import view_json
 from kvlife.replay.holding.why import Answer, Room, why_admit, why_evict, why_reset
 from kvlife.replay.options import AsJson, At, ListAll, LogPath, Salvage
-from kvlife.replay.output.columns import Line, aligned, noted, print_lines
+from kvlife.replay.output.columns import Line, aligned, counted, noted, print_lines
 from kvlife.replay.output.quoting import printable
 
 NAME = 44
@@ -123,7 +123,7 @@ def _room_lines(room: Room, limit: int | None) -> Iterator[Line]:
         yield "" if number else "dim", line
     left = len(room.blockers) - len(cells) + 1
     if left:
-        yield "dim", f"  {left:,} holders more: --all"
+        yield "dim", f"  {counted(left, 'holder')} more: --all"
     yield (
         "dim",
         "  alone: what comes back if this holder alone goes (as free or as evictable pages)",

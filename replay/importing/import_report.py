@@ -116,8 +116,10 @@ def stream_lines(outcome: StreamOutcome, seconds: float) -> Iterator[Line]:
     yield (
         "",
         (
-            f"at the end {outcome.num_hashes:,} hashes stand on {outcome.num_copies:,} blocks;"
-            f" {outcome.num_recomputed:,} hashes were computed again from their tokens"
+            f"at the end {counted(outcome.num_hashes, 'hash stands', 'hashes stand')} on"
+            f" {counted(outcome.num_copies, 'block')};"
+            f" {counted(outcome.num_recomputed, 'hash was', 'hashes were')} computed again from"
+            " their tokens"
         ),
     )
     yield from _contradictions(outcome.contradictions, outcome.num_contradictions)

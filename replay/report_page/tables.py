@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from kvlife.replay.history.chain import Chain
+from kvlife.replay.output.columns import counted
 from kvlife.replay.output.quoting import printable
 from kvlife.replay.replaying.outcome import Found, Outcome
 from kvlife.replay.report_page.columns import Count, Level, PageUse
@@ -68,8 +69,9 @@ def verdict(outcome: Outcome) -> str:
     return _banner(
         "good",
         "No violation",
-        f"{checked.events:,} events, {checked.rows:,} rows and {checked.pages:,} pages were"
-        f" checked, and {checked.audits:,} audit{'' if checked.audits == 1 else 's'} made.",
+        f"{counted(checked.events, 'event')}, {counted(checked.rows, 'row')} and"
+        f" {counted(checked.pages, 'page')} were checked, and {counted(checked.audits, 'audit')}"
+        " made.",
     )
 
 

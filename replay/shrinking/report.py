@@ -68,7 +68,7 @@ class Report:
             f"violation   {self.violation.id} at seq {item.seq}, by {type(item.event).__name__}",
         )
         num_events = len(trial.events) + 1
-        yield "", f"left        {num_events:,} of {item.seq + 1:,} events, in {folder}"
+        yield "", f"left        {num_events:,} of {counted(item.seq + 1, 'event')}, in {folder}"
         if test is not None:
             yield "", f"test        {test}"
         trials = counted(shrinker.num_trials, "trial")

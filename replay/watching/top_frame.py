@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from kvlife.replay.output.columns import counted
 from kvlife.replay.watching.top_run import Sight
 
 BAR_WIDTH = 40
@@ -118,7 +119,7 @@ def _counts(sight: Sight) -> Iterator[str]:
     if sight.aborted:
         yield f"{sight.aborted:,} aborted"
     yield f"{sight.retracted:,} retracted"
-    yield f"{sight.evicted_pages:,} pages evicted"
+    yield f"{counted(sight.evicted_pages, 'page')} evicted"
     if sight.prompt_tokens:
         yield f"hit rate {100 * sight.hit_tokens / sight.prompt_tokens:.1f} %"
 
@@ -129,7 +130,7 @@ def _checks(sight: Sight) -> Text:
         return _labelled("violation", f"{number}{sight.last_violation}", style="bold red")
     if not sight.checked:
         return _labelled("checked", "nothing", style="yellow")
-    return _labelled("checked", f"{sight.checked:,} events, no violation", style="green")
+    return _labelled("checked", f"{counted(sight.checked, 'event')}, no violation", style="green")
 
 
 def _megabytes(num_bytes: int) -> str:
