@@ -71,6 +71,17 @@ def test_the_same_seed_gives_the_same_places(runs):
     assert places() == places()
 
 
+def test_places_lie_all_over_a_run(runs):
+    """Also in its last part, though what was drawn to spare is left untried."""
+    sound = fault_of(
+        lambda spot: Injection(events=(spot.event,), invariant="ladder-order"), Committed
+    )
+    (tally,) = place_all([sound], runs[4:5], num_places=40, seed=1)
+    seqs = [verdict.wrong_seq for verdict in tally.verdicts]
+    last = runs[4].items[-1].seq
+    assert (len(seqs), min(seqs) < last / 4, max(seqs) > last * 3 / 4) == (40, True, True)
+
+
 def test_each_guard_catches_two_faults_first():
     """Of each built guard there are two faults that it must find first; of each audit, one."""
     first = [name for fault in FAULTS.values() for name in set(fault.fires)]

@@ -24,7 +24,7 @@ from kvlife.events import (
     StepSettled,
     WindowEvicted,
 )
-from kvlife.ledger import Ledger, PageState, derive
+from kvlife.ledger import Ledger, PageState, RowState, derive
 from kvlife.ledger.spans import num_at
 from kvlife.testing.faults.fault import HEALED, Faults, Injection, Kind, Later, When
 from kvlife.testing.faults.spot import Spot
@@ -266,14 +266,25 @@ def _dispatch_lost(spot: Spot) -> Injection:
     lost, rows = spot.event.step, set(spot.event.rows.tolist())
 
     def later(ledger: Ledger, event: Event) -> str | None:
-        if isinstance(event, StepSettled) and event.step == lost:
-            return "in-flight-fence"
+        if isinstance(event, StepSettled):
+            early = event.step == lost or _drains_early(ledger, event, rows)
+            return "in-flight-fence" if early else None
         if not isinstance(event, Released | Retracted | SessionClosed) or event.row not in rows:
             return None
         drains = not any(map(len, event.pages)) and ledger.rows.in_flight[event.row] == 0
         return "refs-balance" if drains and ledger.rows.allocated[event.row] > 0 else None
 
     return Injection(later=later)
+
+
+def _drains_early(ledger: Ledger, event: StepSettled, rows: set[int]) -> bool:
+    """Whether one of these rows, by the ledger, drains with this step, and still waits for more."""
+    columns, drained = ledger.rows, event.drained.tolist()
+    return any(
+        columns.state[row] == RowState.DRAINING and columns.in_flight[row] == 1
+        for row in ledger.steps[event.step].rows.tolist()
+        if row in rows and row not in drained
+    )
 
 
 @FAULTS.at(

@@ -75,31 +75,46 @@ def place_all(
     applies at fewer events is put there again, by another chance.
     """
     tallies = {fault.name: Tally(fault) for fault in faults}
-    wanted = _choose(tallies, courses, num_places, seed, advance)
-    for idx, course in enumerate(courses):
-        for ledger, at in _fold(course, advance):
-            here = wanted.get((idx, at), ())
-            if not here:
-                continue
-            for name, draw in here:
-                tally = tallies[name]
-                if len(tally.verdicts) == num_places:
-                    continue
-                chance = f"{seed} {name} {idx} {at} {draw}"
-                injection = injection_at(ledger, course.items[at].event, tally.fault, chance)
-                if injection is not None:
-                    verdict = judge(deepcopy(ledger), injection, course.items[at + 1 : at + _REACH])
-                    tally.verdicts += [] if verdict is None else [verdict]
+    draws = _choose(tallies, courses, num_places, seed, advance)
+    while wanted := _next_places(tallies, draws, num_places):
+        for idx, course in enumerate(courses):
+            for ledger, at in _fold(course, advance):
+                for name, draw in wanted.get((idx, at), ()):
+                    tally = tallies[name]
+                    chance = f"{seed} {name} {idx} {at} {draw}"
+                    injection = injection_at(ledger, course.items[at].event, tally.fault, chance)
+                    if injection is None:
+                        continue
+                    rest = course.items[at + 1 : at + _REACH]
+                    verdict = judge(deepcopy(ledger), injection, rest)
+                    if verdict is not None and len(tally.verdicts) < num_places:
+                        tally.verdicts.append(verdict)
     return list(tallies.values())
 
 
 Place = tuple[int, int]
+# Places of one fault in the order in which they are tried, each with the number of its draw.
+Draws = list[tuple[Place, int]]
+
+
+def _next_places(
+    tallies: dict[str, Tally], draws: dict[str, Draws], num: int
+) -> dict[Place, list[tuple[str, int]]]:
+    """For each place the faults to try there next, so many as are missing; twice as many again."""
+    wanted: dict[Place, list[tuple[str, int]]] = {}
+    for name, left in draws.items():
+        missing = num - len(tallies[name].verdicts)
+        again = 1 if missing == num else 2
+        for place, draw in left[: missing * again]:
+            wanted.setdefault(place, []).append((name, draw))
+        del left[: missing * again]
+    return wanted
 
 
 def _choose(
     tallies: dict[str, Tally], courses: Sequence[Course], num: int, seed: int, advance: Advance
-) -> dict[Place, list[tuple[str, int]]]:
-    """For each place, the faults to put there, each with the number of its draw."""
+) -> dict[str, Draws]:
+    """For each fault the places to try: some to spare, as not each of them will count."""
     applicable: dict[str, list[Place]] = {name: [] for name in tallies}
     for most in (_ASKED * num, None):
         lacking = [name for name, places in applicable.items() if len(places) < num]
@@ -111,17 +126,14 @@ def _choose(
                     event, chance = course.items[at].event, f"{seed} {name} {idx} {at} 0"
                     if injection_at(ledger, event, tallies[name].fault, chance) is not None:
                         applicable[name].append((idx, at))
-    chosen: dict[Place, list[tuple[str, int]]] = {}
+    chosen: dict[str, Draws] = {}
     for name, places in applicable.items():
         rng = random.Random(f"{seed} {name}")  # noqa: S311  # not a secret
         # Of what only later events show, much is put right before any does.
         spare = 15 * num if tallies[name].fault.when is When.LATER else num
-        draws: dict[Place, int] = {}
         rng.shuffle(places)
-        for turn in range(num + spare if places else 0):
-            place = places[turn % len(places)]
-            draws[place] = draws.get(place, -1) + 1
-            chosen.setdefault(place, []).append((name, draws[place]))
+        turns = range(num + spare if places else 0)
+        chosen[name] = [(places[turn % len(places)], turn // len(places)) for turn in turns]
     return chosen
 
 
