@@ -105,6 +105,8 @@ def crowded_engine(path, *, seed, num_steps=400, groups=None, close=True, checke
     rng = np.random.default_rng(seed)
     running = []
     for number in range(num_steps):
+        if number % 16 == 0:
+            writer.wait()  # however busy the machine is, snapshots get written
         tokens = rng.integers(0, 2, rng.integers(1, 60)).astype(np.int32)
         try:
             rid = f"r{number}"
