@@ -49,7 +49,7 @@ def _measure(program: Program) -> tuple[object, ...]:
         begin.args["num_pages"],
         sum(map(sum, tokens)) + sum(_number(call) for call in calls),
         [_RANK.get(call.verb, _LAST_RANK) for call in calls],
-        [_named(call) for call in calls],
+        [(len(name), name) for call in calls for name in _named(call)],
         [str(call) for call in calls],
     )
 
@@ -103,8 +103,9 @@ def _smaller_pool(program: Program) -> Iterator[Program]:
 
 
 def _scaled(call: Call, new_size: int, old_size: int) -> Call:
+    """Tokens for as many pages as before; a page begun stays a page begun."""
     tokens = _tokens(call)
-    return call.but(tokens=tokens[: max(1, len(tokens) * new_size // old_size)])
+    return call.but(tokens=tokens[: -(-len(tokens) * new_size // old_size)])
 
 
 def _smaller_arguments(program: Program) -> Iterator[Program]:

@@ -252,6 +252,29 @@ def test_a_program_is_cut_to_what_matters():
     ]
 
 
+@pytest.mark.parametrize("page_size", [1, 2, 3, 16])
+def test_a_program_is_cut_to_one_form_whatever_it_began_with(page_size):
+    """A whole page, then that page and one begun: at any page size, under any names."""
+    program = (
+        Call("begin", {"page_size": page_size, "num_pages": 2}),
+        Call("admit", {"rid": "r11", "tokens": [0] * page_size}),
+        Call("admit", {"rid": "r10", "tokens": [0] * (page_size + 1)}),
+    )
+
+    def fails(candidate):
+        """Two requests, one of a whole page and the next of more."""
+        begin, *calls = candidate
+        lengths = [len(call.args["tokens"]) for call in calls]
+        size = begin.args["page_size"]
+        return len({call.args["rid"] for call in calls}) == 2 and lengths[0] == size < lengths[1]
+
+    assert list(map(str, minimize(program, fails))) == [
+        "state.begin(page_size=1, num_pages=2)",
+        "state.admit(rid='r1', tokens=[0])",
+        "state.admit(rid='r2', tokens=[0, 0])",
+    ]
+
+
 # -- strategies and samples ----------------------------------------------------------------
 
 
