@@ -104,7 +104,7 @@ case $kind in
         install "kvlife and what it needs" --no-build-isolation -e .
         ;;
     dev)
-        install "what tests and checks need" --no-build-isolation -e '.[arrow,perfetto,testing,dev]'
+        install "what tests and checks need" --no-build-isolation -e '.[arrow,perfetto,pools,testing,dev]'
         ;;
     browser)
         have_chromium

@@ -1,0 +1,1 @@
+"""Operations on device memory: a folder each, with contract, torch reference and Triton kernel."""
