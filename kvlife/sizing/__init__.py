@@ -1,0 +1,54 @@
+"""Sizing: from a model's shape and a GPU's memory to pools, with the arithmetic shown."""
+
+from kvlife.sizing.cells import Cell, CellPart, GroupBytes, group_bytes
+from kvlife.sizing.derivation import Derivation
+from kvlife.sizing.drafts import Draft
+from kvlife.sizing.dtypes import (
+    CPU,
+    CUDA,
+    HIP,
+    KvDtype,
+    Platform,
+    ScaleLayout,
+    configure_kv_cache_dtype,
+)
+from kvlife.sizing.geometry import (
+    Compressed,
+    FullAttention,
+    Heads,
+    Latent,
+    LatentIndexed,
+    LayerCache,
+    ModelGeometry,
+    RecurrentState,
+    SlidingWindow,
+    SparseIndexed,
+)
+from kvlife.sizing.parallel import Parallel
+
+__all__ = [
+    "CPU",
+    "CUDA",
+    "HIP",
+    "Cell",
+    "CellPart",
+    "Compressed",
+    "Derivation",
+    "Draft",
+    "FullAttention",
+    "GroupBytes",
+    "Heads",
+    "KvDtype",
+    "Latent",
+    "LatentIndexed",
+    "LayerCache",
+    "ModelGeometry",
+    "Parallel",
+    "Platform",
+    "RecurrentState",
+    "ScaleLayout",
+    "SlidingWindow",
+    "SparseIndexed",
+    "configure_kv_cache_dtype",
+    "group_bytes",
+]
