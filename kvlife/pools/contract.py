@@ -1,16 +1,79 @@
-"""What an observer asks of device pools: to apply each event after the ledger has."""
+"""What an observer asks of device pools: to follow each event, and to say what is amiss there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvlife.config import Layout
     from kvlife.events import Event
-    from kvlife.ledger import Change
+    from kvlife.ledger import Change, Ledger
+
+I32 = npt.NDArray[np.int32]
+
+# Slots of tokens, int32: a numpy array where no pools are attached, a tensor on their device else.
+Slots = Any  # Any: torch is not loaded where no pools are, and a tensor shares no type with numpy
+
+
+@attrs.frozen(kw_only=True)
+class DeviceFinding:
+    """What was found on the device: the invariant that it breaks, and what shows it.
+
+    `seq` is that of the event at which it was found; of an audit, the last one applied then.
+    """
+
+    invariant: str
+    seq: int
+    evidence: dict[str, object]
 
 
 class Pools(Protocol):
-    """Buffers on a device that follow the events; an error from here closes the engine."""
+    """Buffers on a device that follow the events; an error from here closes the engine.
 
-    def apply(self, event: Event, change: Change) -> None:
-        """Do on the device what the event says; `change` names the table entries concerned."""
+    A class that derives from this one need only `apply`: the other methods answer as pools do that
+    hold no slots, find nothing and copy nothing. `checks` are the invariants that these pools
+    look after by themselves; their findings come out of `drain`.
+    """
+
+    checks: tuple[str, ...] = ()
+
+    def attach(self, ledger: Ledger) -> None:
+        """Make the buffers for this ledger, in the state in which it is; once, before any event.
+
+        Raises `ConfigError` where they do not fit, or cannot serve its groups.
+        """
+
+    def refuse_layout(self, layout: Layout) -> None:
+        """Raise `ConfigError` where page spaces of these sizes would not fit; nothing changes."""
+
+    def apply(self, event: Event, change: Change, seq: int) -> None:
+        """Do on the device what the event says, after the ledger has applied it."""
+
+    def slots(self, group: int, rows: I32, low: I32, high: I32) -> Slots:
+        """Slots of positions [low, high) of each row in a group, in row order."""
+        raise NotImplementedError
+
+    def last_slots(self, group: int, rows: I32) -> Slots:
+        """The slot of the last allocated position of each row in a group."""
+        raise NotImplementedError
+
+    def audit(self) -> None:
+        """Begin to hold the device's whole state against the ledger's; `drain` has the outcome."""
+
+    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:
+        """What was found since it was last asked, at most one step late; with `wait`, all of it."""
+        return ()
+
+    def notes(self) -> Sequence[Event]:
+        """Events that the pools want to stand in the log; the observer records them, each once."""
+        return ()
+
+    def copy_done(self, rid: str) -> bool:
+        """Whether the copy of a retracted request's pages to the host is complete."""
+        return True
