@@ -20,6 +20,7 @@ from kvlife.events import (
     Admitted,
     Allocated,
     Committed,
+    Digested,
     Evicted,
     Marked,
     Pinned,
@@ -88,6 +89,7 @@ class Proofs:
             Resized: pool_proofs.resized,
             Marked: lambda _ledger, event, _change: not event.idle,
             Violated: lambda _ledger, _event, _change: True,
+            Digested: lambda _ledger, _event, _change: True,
         }
         self._after: dict[type, Proof] = {
             Allocated: self._allocation_writable,

@@ -12,6 +12,7 @@ from kvlife.events.catalogue import (
 )
 from kvlife.events.fields import Field, FieldKind
 from kvlife.events.pool import (
+    Digested,
     Evicted,
     Marked,
     Pinned,
@@ -46,6 +47,7 @@ __all__ = [
     "Admitted",
     "Allocated",
     "Committed",
+    "Digested",
     "Event",
     "Evicted",
     "Field",

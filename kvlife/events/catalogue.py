@@ -31,6 +31,7 @@ Event = (
     | pool.Resized
     | pool.Marked
     | pool.Violated
+    | pool.Digested
 )
 
 EVENT_TYPES: tuple[type[Event], ...] = Event.__args__

@@ -34,6 +34,7 @@ class FieldKind(enum.Enum):
     LENGTHS = "int32[n], one for each row"
     PAGES = "int32[] for each group"
     GROUP_PAGES = "int32[], pages of the event's group"
+    DIGESTS = "uint64[n], one for each page"
     HOST_PAGES = "int32[], host pages"
     MAYBE_HOST_PAGES = "int32[] or None"
     KEYS = "uint64[] for each group"

@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 
 from kvlife.events.fields import FieldKind, of
-from kvlife.events.requests import I32, PageLists
+from kvlife.events.requests import I32, U64, PageLists
 
 
 @attrs.define(eq=False)
@@ -137,3 +137,17 @@ class Violated:
     seq: int = of(FieldKind.COUNT, "seq of the faulty event")
     invariant: str = of(FieldKind.TEXT, "id of the invariant")
     applied: bool = of(FieldKind.FLAG, "whether the event was applied")
+
+
+@attrs.define(eq=False)
+class Digested:
+    """What these wholly committed pages held when the digests were taken; changes no state.
+
+    Written where the contents of pages are checked, behind the event that completed the pages.
+    """
+
+    CODE: ClassVar[int] = 27
+
+    group: int = of(FieldKind.GROUP, "cache group")
+    pages: I32 = of(FieldKind.GROUP_PAGES, "the pages, each once")
+    digests: U64 = of(FieldKind.DIGESTS, "their 64-bit digests, all layers")

@@ -129,11 +129,20 @@ def _group_pages(value: object, event: Event, layout: Layout) -> str:
     return problem or _page_array(value, group, layout)
 
 
-def _host_pages(value: object, _event: Event, _layout: Layout) -> str:
+def _digests(value: object, event: Event, _layout: Layout) -> str:
+    pages: np.ndarray = event.pages  # type: ignore[union-attr]  # DIGESTS stands beside GROUP_PAGES
+    problem = _array(value, np.uint64)
+    if problem or not isinstance(value, np.ndarray):
+        return problem
+    return "" if value.size == pages.size else f"{value.size} entries for {pages.size} pages"
+
+
+def _host_pages(value: object, _event: Event, layout: Layout) -> str:
     problem = _array(value, np.int32)
     if problem or not isinstance(value, np.ndarray):
         return problem
-    return _in_range(value, 1 << 31)
+    # Without a host space they are names of pages that the ledger knows nothing of.
+    return _in_range(value, layout.host_pages or 1 << 31)
 
 
 def _maybe_host_pages(value: object, event: Event, layout: Layout) -> str:
@@ -198,6 +207,7 @@ _CHECKS: dict[FieldKind, Callable[[object, Event, Layout], str]] = {
     FieldKind.LENGTHS: _lengths,
     FieldKind.PAGES: _pages,
     FieldKind.GROUP_PAGES: _group_pages,
+    FieldKind.DIGESTS: _digests,
     FieldKind.HOST_PAGES: _host_pages,
     FieldKind.MAYBE_HOST_PAGES: _maybe_host_pages,
     FieldKind.KEYS: _keys,

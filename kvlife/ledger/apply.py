@@ -11,6 +11,7 @@ import numpy.typing as npt
 from kvlife import transitions
 from kvlife.events import pool, requests
 from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
+from kvlife.ledger.hosting import let_go_host, take_host
 from kvlife.ledger.moves import (
     cap_noted,
     drop_holder,
@@ -64,6 +65,7 @@ def _admitted(
 
 def _resumed(ledger: Ledger, event: requests.Resumed, change: Change, seq: int, stamp: int) -> None:
     ledger.waiting.pop(event.rid, None)
+    let_go_host(ledger, change.host_gone, stamp)
     _admitted(ledger, event, change, seq, stamp)
 
 
@@ -158,6 +160,7 @@ def _released(
     ledger: Ledger, event: requests.Released, change: Change, seq: int, stamp: int
 ) -> None:
     ledger.waiting.pop(event.rid, None)
+    let_go_host(ledger, change.host_gone, stamp)
     drop_holder(ledger, event.rid, event.row)
     if event.row is not None:
         unbind(ledger, event.row, change, seq, stamp)
@@ -176,6 +179,7 @@ def _retracted(
         backup=event.backup,
         seq=seq,
     )
+    take_host(ledger, change.saved, stamp)
     drop_holder(ledger, event.rid, row)
     unbind(ledger, row, change, seq, stamp)
 
@@ -321,4 +325,5 @@ APPLY: dict[type, Callable[[Ledger, Any, Change, int, int], None]] = {
     pool.Resized: _resized,
     pool.Marked: _noted,
     pool.Violated: _noted,
+    pool.Digested: _noted,
 }

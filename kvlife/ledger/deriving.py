@@ -16,6 +16,7 @@ from kvlife.events import pool, requests
 from kvlife.ledger.allocating import derive_allocated
 from kvlife.ledger.change import Change
 from kvlife.ledger.entries import row_entries, rows_entries, span_entries
+from kvlife.ledger.hosting import restored_to, saved_by
 from kvlife.ledger.rows import ROW_HELD, UNBOUNDED
 from kvlife.ledger.spans import NOWHERE, At, spans_of
 
@@ -65,6 +66,9 @@ def _resumed(ledger: Ledger, event: requests.Resumed) -> Change:
     change.committed = change.allocated = event.restored_len
     change.taken = event.restored
     change.taken_at = _bound_entries(ledger, event, event.prefix_len, event.restored_len)
+    change.restored = restored_to(ledger, event.rid, event.row, change.taken_at, event.restored)
+    waiting = ledger.waiting.get(event.rid)
+    change.host_gone = None if waiting is None else waiting.backup
     return change
 
 
@@ -154,6 +158,18 @@ def _gone(
     return change
 
 
+def _released(ledger: Ledger, event: requests.Released) -> Change:
+    change = _gone(ledger, event)
+    change.host_gone = event.host_pages
+    return change
+
+
+def _retracted(ledger: Ledger, event: requests.Retracted) -> Change:
+    change = _gone(ledger, event)
+    change.saved = saved_by(ledger, event.row, event.backup)
+    return change
+
+
 def _trimmed(ledger: Ledger, event: pool.SessionSaved | pool.SessionRestored) -> Change:
     rows, row, kept = ledger.rows, event.row, event.kept_len
     old = int(rows.allocated[row])
@@ -200,8 +216,8 @@ _DERIVE: dict[type, Callable[[Ledger, Any], Change]] = {
     requests.Protected: _protected,
     requests.RolledBack: _rolled_back,
     requests.WindowEvicted: _window_evicted,
-    requests.Released: _gone,
-    requests.Retracted: _gone,
+    requests.Released: _released,
+    requests.Retracted: _retracted,
     pool.SessionClosed: _gone,
     pool.SessionSaved: _trimmed,
     pool.SessionRestored: _trimmed,
@@ -213,4 +229,5 @@ _DERIVE: dict[type, Callable[[Ledger, Any], Change]] = {
     pool.Resized: _nothing,
     pool.Marked: _nothing,
     pool.Violated: _nothing,
+    pool.Digested: _nothing,
 }

@@ -288,11 +288,11 @@ class Decoder:
         return cursor.ints(cursor.varint()) if cursor.flag() else None
 
     def _keys(self, cursor: Cursor) -> tuple[np.ndarray, ...]:
-        keys = []
-        for _ in range(self._num_groups):
-            num = cursor.varint()
-            keys.append(np.frombuffer(cursor.content, np.uint64, num, cursor.take(8 * num)))
-        return tuple(keys)
+        return tuple(self._digests(cursor) for _ in range(self._num_groups))
+
+    def _digests(self, cursor: Cursor) -> np.ndarray:
+        num = cursor.varint()
+        return np.frombuffer(cursor.content, np.uint64, num, cursor.take(8 * num))
 
     def _cursors(self, cursor: Cursor) -> tuple[int, ...]:
         return tuple(cursor.int32() for _ in range(self._num_windows))
@@ -325,6 +325,7 @@ class Decoder:
         FieldKind.LENGTHS: _row_lengths,
         FieldKind.PAGES: _pages,
         FieldKind.GROUP_PAGES: _page_list,
+        FieldKind.DIGESTS: _digests,
         FieldKind.HOST_PAGES: _page_list,
         FieldKind.MAYBE_HOST_PAGES: _maybe_pages,
         FieldKind.KEYS: _keys,

@@ -281,10 +281,13 @@ class Encoder:
     def _keys(self, out: bytearray, value: Sequence[np.ndarray]) -> None:
         self._one_each(value, self._num_groups)
         for keys in value:
-            if keys.dtype != np.uint64 or keys.ndim != 1:
-                raise TypeError(f"wanted uint64 of one dimension, got {keys!r}")
-            put_varint(out, keys.size)
-            out += keys.tobytes()
+            self._digests(out, keys)
+
+    def _digests(self, out: bytearray, value: np.ndarray) -> None:
+        if value.dtype != np.uint64 or value.ndim != 1:
+            raise TypeError(f"wanted uint64 of one dimension, got {value!r}")
+        put_varint(out, value.size)
+        out += value.tobytes()
 
     def _cursors(self, out: bytearray, value: Sequence[int]) -> None:
         self._one_each(value, self._num_windows)
@@ -343,6 +346,7 @@ class Encoder:
         FieldKind.LENGTHS: _row_lengths,
         FieldKind.PAGES: _pages,
         FieldKind.GROUP_PAGES: _group_pages,
+        FieldKind.DIGESTS: _digests,
         FieldKind.HOST_PAGES: _host_pages,
         FieldKind.MAYBE_HOST_PAGES: _maybe_host_pages,
         FieldKind.KEYS: _keys,

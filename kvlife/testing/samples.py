@@ -73,8 +73,11 @@ _DRAWN: dict[FieldKind, Draw] = {
     FieldKind.PAGES: lambda _t, layout, random, _n: tuple(
         _pages(layout, random, group.idx) for group in layout.groups
     ),
-    FieldKind.GROUP_PAGES: lambda _t, layout, random, _n: _pages(
-        layout, random, layout.groups[-1].idx
+    FieldKind.GROUP_PAGES: lambda _t, layout, random, num: _ints(
+        random, layout.spaces[layout.groups[-1].space_idx].num_pages, num
+    ),
+    FieldKind.DIGESTS: lambda _t, _l, random, num: random.integers(0, 1 << 63, num).astype(
+        np.uint64
     ),
     FieldKind.HOST_PAGES: lambda _t, _l, random, _n: _ints(random, 1 << 30, 3),
     FieldKind.MAYBE_HOST_PAGES: lambda _t, _l, random, _n: _ints(random, 1 << 30, 2),

@@ -42,6 +42,7 @@ _KINDS = {
     FieldKind.LENGTHS: Kind.INT32S,
     FieldKind.PAGES: Kind.INT32S,
     FieldKind.GROUP_PAGES: Kind.INT32S,
+    FieldKind.DIGESTS: Kind.UINT64S,
     FieldKind.HOST_PAGES: Kind.INT32S,
     FieldKind.MAYBE_HOST_PAGES: Kind.INT32S,
     FieldKind.KEYS: Kind.UINT64S,
@@ -49,7 +50,8 @@ _KINDS = {
     FieldKind.CURSOR_ARRAYS: Kind.INT32S,
     FieldKind.LINKS: Kind.INT32S,
 }
-_PER_GROUP = (FieldKind.PAGES, FieldKind.GROUP_PAGES, FieldKind.KEYS)
+_OF_ONE_GROUP = (FieldKind.GROUP_PAGES, FieldKind.DIGESTS)
+_PER_GROUP = (FieldKind.PAGES, FieldKind.KEYS, *_OF_ONE_GROUP)
 _PER_WINDOW = (FieldKind.CURSORS, FieldKind.CURSOR_ARRAYS)
 
 
@@ -115,7 +117,7 @@ class EventRows:
         elif field.kind is FieldKind.CURSORS:
             lists = ([cursor] for cursor in value)
             yield from zip(names, (np.array(one, np.int32) for one in lists), strict=False)
-        elif field.kind is FieldKind.GROUP_PAGES:
+        elif field.kind in _OF_ONE_GROUP:
             yield names[event.group], value  # type: ignore[union-attr]  # stands beside a GROUP
         elif field.name == "evicted_len":
             window = self._layout.groups[event.group].window_idx  # type: ignore[union-attr]  # too

@@ -1,6 +1,7 @@
 """Two runs compared: what their headers say, where their events part, and the states around that.
 
-`rank-agreement`: the ranks of one group write the same events, in every field but the time.
+`rank-agreement`: the ranks of one group write the same events, in every field but the time and the
+digests of contents, since each rank holds other heads.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.replaying.known import known_states
 
 Advance = Callable[[int], None]
+
+# What the ranks of a group hold differently.
+_OF_RANK = "Digested.digests"
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +76,8 @@ def compare_runs(
     log cannot be read on before a difference was found.
     """
     start = _start_of_both(left, right)
+    if _are_ranks(left.header, right.header):
+        ignored = attrs.evolve(ignored, fields=ignored.fields | {_OF_RANK})
     states = _States(left, right)
     at_start = states.apart(start, start) if start else None
     matcher = Matcher(left, right, start, ignored, advance)
@@ -177,7 +183,7 @@ def header_differences(left: RunHeader, right: RunHeader) -> Iterator[HeaderDiff
     The ranks of one group may differ in their rank, and in nothing else. Of other runs, pools that
     differ count, and the rest is told.
     """
-    ranks = bool(left.group) and left.group == right.group and left.rank != right.rank
+    ranks = _are_ranks(left, right)
     mine, other = _flat(left), _flat(right)
     for name in dict.fromkeys((*mine, *other)):
         if mine.get(name) == other.get(name) or (ranks and name == "rank"):
@@ -188,6 +194,10 @@ def header_differences(left: RunHeader, right: RunHeader) -> Iterator[HeaderDiff
             right=other.get(name, "not there"),
             counts=ranks or name.startswith("config."),
         )
+
+
+def _are_ranks(left: RunHeader, right: RunHeader) -> bool:
+    return bool(left.group) and left.group == right.group and left.rank != right.rank
 
 
 def _flat(header: RunHeader) -> dict[str, str]:

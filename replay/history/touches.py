@@ -14,6 +14,7 @@ from kvlife.events import (
     Admitted,
     Allocated,
     Committed,
+    Digested,
     Evicted,
     Pinned,
     Recorded,
@@ -77,23 +78,38 @@ class PageWatch:
 
     def after(self, ledger: Ledger, item: Recorded, change: Change) -> Iterator[Touch]:
         """What the event did to the page, if anything."""
+        if isinstance(item.event, Digested):
+            yield from self._digested(ledger, item, item.event)
+            return
         stamp = self._last_event(ledger)
         if stamp == self._stamp:
             return
         self._stamp = stamp
         old, new = self._facts, self._look(ledger)
         self._facts = new
-        name = ledger.layout.spaces[self.space_idx].name
         taken = old.state == PageState.FREE and new.state != PageState.FREE
-        yield Touch(
+        text = ", ".join(self._words(ledger, item, change, old, new))
+        yield self._touch(ledger, item, text, begins=taken)
+
+    def _touch(self, ledger: Ledger, item: Recorded, text: str, *, begins: bool) -> Touch:
+        return Touch(
             seq=item.seq,
             step=item.step,
             time_ns=item.time_ns,
             event=type(item.event).__name__,
-            where=f"page {self.page} of {name}",
-            text=", ".join(self._words(ledger, item, change, old, new)),
-            begins=taken,
+            where=f"page {self.page} of {ledger.layout.spaces[self.space_idx].name}",
+            text=text,
+            begins=begins,
         )
+
+    def _digested(self, ledger: Ledger, item: Recorded, event: Digested) -> Iterator[Touch]:
+        """A digest leaves no trace in the state."""
+        if ledger.layout.groups[event.group].space_idx != self.space_idx:
+            return
+        for digest in event.digests[event.pages == self.page].tolist():
+            yield self._touch(
+                ledger, item, f"content complete, digest {digest:016x}", begins=False
+            )
 
     def pending(self) -> Touch | None:
         """Nothing is held back."""

@@ -15,6 +15,7 @@ from kvlife.errors import KvLifeError
 from kvlife.events import (
     Allocated,
     Committed,
+    Digested,
     Evicted,
     Marked,
     Pinned,
@@ -33,7 +34,7 @@ MAX_FOLDED = 1_000_000
 MAX_STATES = 16
 
 # None of these takes a page out of a row's table.
-_KEEPS = (Allocated, Committed, Evicted, Marked, Pinned, StepDispatched, Unpinned)
+_KEEPS = (Allocated, Committed, Digested, Evicted, Marked, Pinned, StepDispatched, Unpinned)
 
 Advance = Callable[[int], None]
 

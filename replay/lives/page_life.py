@@ -156,19 +156,25 @@ def whole_history(
 def _latest(
     reader: _Reader, passages: Sequence[Passage], now: PageNow
 ) -> tuple[int, list[Touch]] | None:
-    """The newest passage in which the page was touched, and what happened in it."""
+    """The newest passage in which the page was touched, and what happened from there on."""
+    later: list[Touch] = []
+    first = 0
     for place in range(len(passages) - 1, -1, -1):
         passage = passages[place]
-        if now.in_use:
-            # The state knows when that was.
-            wanted = passage.start <= now.last_seq
-        else:
-            wanted = passage.may_hold(lambda names: names.names_page(*reader.where))
-        if wanted:
-            touches = reader.read(passage)
-            if touches or now.in_use:
-                return place, touches
-    return None
+        # The state knows when the page was touched last, but for digests of its content.
+        last = now.in_use and passage.start <= now.last_seq
+        if last or _may_name(passage, reader.where, now, newest=place == len(passages) - 1):
+            first, later = place, reader.read(passage) + later
+            if last or (later and not now.in_use):
+                return first, later
+    return (first, later) if later else None
+
+
+def _may_name(passage: Passage, where: tuple[int, int], now: PageNow, *, newest: bool) -> bool:
+    """Whether to look for the page in a passage; while in use, only where that is likely."""
+    if now.in_use and not newest and None in passage.names:
+        return False
+    return passage.may_hold(lambda names: names.names_page(*where))
 
 
 def _origin(touches: Sequence[Touch]) -> Touch | None:

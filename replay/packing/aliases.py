@@ -20,7 +20,7 @@ PIN_KINDS = frozenset(
     ("backup", "copy", "load", "offload", "prefetch", "read", "store", "transfer", "write")
 )
 _TEXTS = (FieldKind.TEXT, FieldKind.MAYBE_TEXT)
-_NUMBERS = (FieldKind.U64, FieldKind.KEYS)
+_NUMBERS = (FieldKind.U64, FieldKind.KEYS, FieldKind.DIGESTS)
 _MAX_KNOWN = 1 << 16
 
 
@@ -70,7 +70,7 @@ class Aliases:
         return self._text("note", text)
 
     def numbers(self, numbers: U64) -> U64:
-        """For namespaces, or page keys."""
+        """For namespaces, page keys, or digests of contents."""
         unequal, places = np.unique(numbers, return_inverse=True)
         found = [
             self._hash("number", number.to_bytes(8, "little")) if number else 0
@@ -85,6 +85,8 @@ class Aliases:
             value = getattr(event, field.name)
             if field.kind is FieldKind.KEYS:
                 changed[field.name] = tuple(self.numbers(keys) for keys in value)
+            elif field.kind is FieldKind.DIGESTS:
+                changed[field.name] = self.numbers(value)
             elif field.kind is FieldKind.U64:
                 changed[field.name] = int(self.numbers(np.array([value], np.uint64))[0])
             elif value is not None:

@@ -13,6 +13,7 @@ from kvlife.events import (
     Admitted,
     Allocated,
     Committed,
+    Digested,
     Event,
     Evicted,
     Marked,
@@ -151,7 +152,8 @@ class Reading:
                 yield from self._of_pages(event)
             case Resized():
                 yield Piece(event)
-            case Marked() | Violated():
+            case Marked() | Violated() | Digested():
+                # Notes; and other lives put other contents into the pages.
                 return
             case _:
                 yield from self._of_row(event)
