@@ -49,7 +49,7 @@ class Plane:
 
 @attrs.frozen(kw_only=True)
 class Planes:
-    """The planes of a cache group's arena, disjoint, for pages `[0, num_pages)`; page 0 is reserved.
+    """The planes of a cache group's arena: disjoint, for pages `[0, num_pages)`, 0 reserved.
 
     Sections that overlap, or an extent beyond 2^63 - 1 bytes, are a `KernelError`. The content of a
     page in a row is its planes in order, in each its layers in order: what `gather_pages` writes,
@@ -105,7 +105,8 @@ class Planes:
 
     def descriptor(self, device: torch.device) -> torch.Tensor:
         """int64 `[num_planes, 5]`: offset, num_layers, layer_stride, page_stride, page_bytes."""
-        return torch.tensor([attrs.astuple(plane)[1:] for plane in self.planes], device=device)
+        rows = [attrs.astuple(plane)[1:] for plane in self.planes]
+        return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
 @attrs.frozen
