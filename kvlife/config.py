@@ -58,6 +58,7 @@ class Layout:
 
     `align` is the largest page size: lengths that must be aligned are aligned to it. `base` is the
     first full-attention group, or group 0 where there is none. Rows are 1 to `num_rows - 1`.
+    `host_pages` counts the host's pages, its reserved page 0 included; 0 where it has none.
     """
 
     groups: tuple[GroupLayout, ...]
@@ -69,6 +70,7 @@ class Layout:
     scheduled: bool
     duplicates: bool
     fifo: bool
+    host_pages: int
 
     @property
     def window_groups(self) -> tuple[GroupLayout, ...]:
@@ -88,6 +90,9 @@ class PoolConfig:
     sessions together. `max_context_len` is the row capacity in tokens. `free_order` "fifo" hands
     out the page that was freed first, so that stale reads show late. `publish` "scheduled" and
     `duplicates` describe captures of engines that hash pages when they schedule them.
+    `host_pages` is the host's page space, which keeps the KV of retracted requests: 0 for none,
+    else its pages with the reserved page 0; each holds a page of any group, so it is as large as
+    the largest group's.
     """
 
     page_size: int
@@ -98,6 +103,7 @@ class PoolConfig:
     free_order: str = "lifo"
     publish: str = "committed"
     duplicates: bool = False
+    host_pages: int = 0
 
     def __attrs_post_init__(self) -> None:
         compile_layout(self)
@@ -131,6 +137,13 @@ def _spaces(config: PoolConfig) -> dict[str, int]:
             raise ConfigError(f"space {name!r} has {spaces[name]} and {size} pages: name one size")
         spaces.setdefault(name, size)
     return spaces
+
+
+def _host_pages(asked: int) -> int:
+    num = _whole("host_pages", asked, 0, MAX_PAGES)
+    if num == 1:
+        raise ConfigError("host_pages is 1, and page 0 is reserved: give 0 for none, or at least 2")
+    return num
 
 
 def compile_layout(config: PoolConfig) -> Layout:
@@ -189,6 +202,7 @@ def compile_layout(config: PoolConfig) -> Layout:
         scheduled=_one_of("publish", config.publish, ("committed", "scheduled")) == "scheduled",
         duplicates=_flag("duplicates", config.duplicates),
         fifo=_one_of("free_order", config.free_order, ("lifo", "fifo")) == "fifo",
+        host_pages=_host_pages(config.host_pages),
     )
 
 
@@ -204,7 +218,7 @@ def with_pages(layout: Layout, num_pages: Mapping[int, int]) -> Layout:
 def ledger_bytes(layout: Layout) -> int:
     """The bytes that the ledger's columns and tables of this layout take when all are touched."""
     tables = sum(layout.num_rows * group.table_width * 4 for group in layout.groups)
-    pages = sum(space.num_pages * 32 for space in layout.spaces)
+    pages = (sum(space.num_pages for space in layout.spaces) + layout.host_pages) * 32
     return tables + pages + layout.num_rows * 64
 
 

@@ -4,6 +4,7 @@ from kvlife.ledger.allocating import derive_allocated
 from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
 from kvlife.ledger.change import Change
 from kvlife.ledger.deriving import derive
+from kvlife.ledger.hosting import HostCopy, holding, kept_pages
 from kvlife.ledger.lane import Lane
 from kvlife.ledger.ledger import EMPTY, MEMBERSHIP_BITS, Ledger
 from kvlife.ledger.renaming import Names, renamed
@@ -17,6 +18,7 @@ __all__ = [
     "UNBOUNDED",
     "Change",
     "FrozenState",
+    "HostCopy",
     "Lane",
     "Ledger",
     "LedgerSnapshot",
@@ -31,6 +33,8 @@ __all__ = [
     "Waiting",
     "derive",
     "derive_allocated",
+    "holding",
+    "kept_pages",
     "renamed",
     "state_digest",
 ]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from kvlife.events import PageLists
+    from kvlife.ledger.hosting import HostCopy
     from kvlife.ledger.spans import At
 
 I32 = npt.NDArray[np.int32]
@@ -24,7 +25,8 @@ class Change:
     let go, `joined_at` entries that get a shared page, `taken_at` entries that get a FREE page;
     `gone`, `joined` and `taken` are the pages that the event names for them. `num_pages` are the
     pages of the new allocated lengths of full groups, and `crossing` the positions in the batch of
-    the rows that take one page, where none takes more.
+    the rows that take one page, where none takes more. `saved` is what a retraction copies to the
+    host, `restored` what a resumption copies back, `host_gone` the host pages that are let go.
     """
 
     # A plain class with defaults: two are made in each decode step, most fields unset.
@@ -44,6 +46,9 @@ class Change:
     taken: PageLists | None = None
     num_pages: dict[int, I32] | None = None
     crossing: Index | None = None
+    saved: HostCopy | None = None
+    restored: HostCopy | None = None
+    host_gone: I32 | None = None
 
     def __init__(self, **fields: Any) -> None:  # Any: any of the fields above
         if fields:

@@ -43,6 +43,8 @@ class Ledger:
     """Columns and books of one engine, for a layout; a fold over events.
 
     `tables[group]` is the page table of a group, flattened: row * table_width + page index.
+    `host` is the host's page space, or None: it holds what retracted requests keep, and there a
+    page's `group` and `link` say whose page it holds, and at which index of the page table.
     `requests` maps a live request id to its row, `waiting` a retracted one to its record.
     `membership` rises whenever a row changes hands, from a number that no other ledger of this
     process passes: above the lowest `MEMBERSHIP_BITS` it says which ledger it is.
@@ -57,6 +59,9 @@ class Ledger:
         self.spaces = [
             PageSpace.create(space.num_pages, fifo=self.layout.fifo) for space in self.layout.spaces
         ]
+        self.host: PageSpace | None = None
+        if self.layout.host_pages:
+            self.host = PageSpace.create(self.layout.host_pages, fifo=self.layout.fifo)
         self.tables: list[I32] = [
             np.zeros(num_rows * group.table_width, np.int32) for group in self.layout.groups
         ]
@@ -96,7 +101,7 @@ class Ledger:
     def _move_base(self, seq: int) -> int:
         while seq - self.seq_base >= _STAMP_LIMIT:
             self.seq_base += _STAMP_SHIFT
-            for space in self.spaces:
+            for space in (*self.spaces, *(() if self.host is None else (self.host,))):
                 for column in (space.last_use, space.last_event):
                     np.maximum(column, _STAMP_SHIFT, out=column)
                     np.subtract(column, _STAMP_SHIFT, out=column)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvlife.ledger.ledger import Ledger
+    from kvlife.ledger.spaces import PageSpace
 
 # Entries that a freezing snapshot copies at a time.
 _PIECE = 1 << 15
@@ -106,11 +107,11 @@ class LedgerSnapshot:
         """Copy what the engine's thread may change: columns whole, tables of rows in use."""
         buffers = staging.borrow()
         arrays: dict[str, Array] = {}
-        for space_idx, space in enumerate(ledger.spaces):
+        for space_label, space in labelled_spaces(ledger):
             for name in PAGE_COLUMNS:
-                label = f"page.{space_idx}.{name}"
+                label = f"page.{space_label}.{name}"
                 arrays[label] = _copy(buffers, label, getattr(space, name))
-            label = f"free.{space_idx}"
+            label = f"free.{space_label}"
             arrays[label] = space.free.pages_into(_buffer(buffers, label, space.free.slots))
         live = ledger.rows.in_use()
         arrays["row.idx"] = live.astype(np.int32)
@@ -136,13 +137,12 @@ class LedgerSnapshot:
             for name, array in self._arrays.items()
             if not name.startswith("page.")
         }
-        spaces: Any = self._meta["spaces"]  # Any: a list of ints inside the untyped books
-        for space_idx in range(len(spaces)):
-            state = self._arrays[f"page.{space_idx}.state"]
+        for space_label in [name[5:] for name in arrays if name.startswith("free.")]:
+            state = self._arrays[f"page.{space_label}.state"]
             live = np.flatnonzero((state != PageState.FREE) & (state != PageState.RESERVED))
-            arrays[f"page.{space_idx}.idx"] = live.astype(np.int32)
+            arrays[f"page.{space_label}.idx"] = live.astype(np.int32)
             for name in PAGE_COLUMNS:
-                label = f"page.{space_idx}.{name}"
+                label = f"page.{space_label}.{name}"
                 arrays[label] = _gather(self._arrays[label], live)
         meta = msgspec.msgpack.encode(self._meta)
         return FrozenState(arrays, meta, state_digest(arrays, meta))
@@ -152,6 +152,12 @@ class LedgerSnapshot:
         self._staging.give_back(self._buffers)
         self._buffers = {}
         self._arrays = {}
+
+
+def labelled_spaces(ledger: Ledger) -> list[tuple[str, PageSpace]]:
+    """The page spaces with what their columns are called by: their index, or "host"."""
+    labelled = [(str(idx), space) for idx, space in enumerate(ledger.spaces)]
+    return labelled if ledger.host is None else [*labelled, ("host", ledger.host)]
 
 
 def table_counts(allocated: Array, page_size: int, width: int) -> list[int]:

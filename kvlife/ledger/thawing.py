@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.config import MAX_PAGES, refuse_beyond_memory
+from kvlife.config import MAX_LEN, MAX_PAGES, refuse_beyond_memory
 from kvlife.errors import ConfigError, LogCorrupt
 from kvlife.ledger.books import OpenStep, Pin, Session, Waiting
 from kvlife.ledger.rows import RowState
@@ -18,6 +18,7 @@ from kvlife.ledger.snapshot import (
     PAGE_COLUMNS,
     ROW_COLUMNS,
     FrozenState,
+    labelled_spaces,
     state_digest,
     table_counts,
 )
@@ -26,6 +27,7 @@ from kvlife.ledger.spans import spans_of
 
 if TYPE_CHECKING:
     from kvlife.ledger.ledger import Ledger
+    from kvlife.ledger.spaces import PageSpace
 
 Array = npt.NDArray[Any]  # Any: columns of every dtype
 
@@ -79,29 +81,40 @@ def _thaw_pages(ledger: Ledger, state: FrozenState, books: Books) -> None:
     if len(books.spaces) != len(ledger.spaces):
         raise ValueError(f"{len(books.spaces)} page spaces for {len(ledger.spaces)}")
     for space_idx, num_pages in enumerate(books.spaces):
-        space = ledger.spaces[space_idx]
-        live = _column(state, f"page.{space_idx}.idx", np.int32)
-        free = _column(state, f"free.{space_idx}", np.int32)
-        # Both together name each page once, so that a number of pages comes with its bytes.
-        if live.size + free.size != num_pages - 1:
-            raise ValueError(f"{live.size} pages in use and {free.size} free ones of {num_pages}")
-        _each_once(f"pages of space {space_idx}", np.concatenate([live, free]), num_pages)
-        if num_pages != space.num_pages:
+        _check_pages(state, str(space_idx), num_pages)
+        if num_pages != ledger.spaces[space_idx].num_pages:
             _resize(ledger, space_idx, num_pages)
-        for name in PAGE_COLUMNS:
-            column = getattr(space, name)
-            values = _column(state, f"page.{space_idx}.{name}", column.dtype, live.size)
-            column[live] = values
-        in_use = (int(PageState.PRIVATE), int(PageState.QUARANTINED) + 1)
-        _within("the state of a page in use", space.state[live], in_use)
-        _within("the group of a page", space.group[live], (0, len(ledger.tables)))
-        # A parent may have been evicted before its child, and gone with a shrink since.
-        _within("the parent of a page", space.link[live], (0, MAX_PAGES))
-        for name in ("refs", "pins"):
-            _within(f"the {name} of a page", getattr(space, name)[live], (0, 1 << 31))
-        space.free.start = space.free.num_free = 0
-        if not space.free.put_back(free if space.free.fifo else free[::-1]):
-            raise ValueError("a page stands twice in the free list")
+    if ledger.host is not None:
+        _check_pages(state, "host", ledger.host.num_pages)
+    for label, space in labelled_spaces(ledger):
+        _thaw_space(ledger, state, label, space)
+
+
+def _check_pages(state: FrozenState, label: str, num_pages: int) -> None:
+    """Used and free pages together are all, each once: a number of pages comes with its bytes."""
+    live = _column(state, f"page.{label}.idx", np.int32)
+    free = _column(state, f"free.{label}", np.int32)
+    if live.size + free.size != num_pages - 1:
+        raise ValueError(f"{live.size} pages in use and {free.size} free ones of {num_pages}")
+    _each_once(f"pages of space {label}", np.concatenate([live, free]), num_pages)
+
+
+def _thaw_space(ledger: Ledger, state: FrozenState, label: str, space: PageSpace) -> None:
+    live = _column(state, f"page.{label}.idx", np.int32)
+    for name in PAGE_COLUMNS:
+        column = getattr(space, name)
+        column[live] = _column(state, f"page.{label}.{name}", column.dtype, live.size)
+    in_use = (int(PageState.PRIVATE), int(PageState.QUARANTINED) + 1)
+    _within("the state of a page in use", space.state[live], in_use)
+    _within("the group of a page", space.group[live], (0, len(ledger.tables)))
+    # A parent may have been evicted before its child, and gone with a shrink since.
+    _within("the parent of a page", space.link[live], (0, MAX_PAGES if space is not ledger.host else MAX_LEN))
+    for name in ("refs", "pins"):
+        _within(f"the {name} of a page", getattr(space, name)[live], (0, 1 << 31))
+    space.free.start = space.free.num_free = 0
+    free = _column(state, f"free.{label}", np.int32)
+    if not space.free.put_back(free if space.free.fifo else free[::-1]):
+        raise ValueError("a page stands twice in the free list")
 
 
 def _resize(ledger: Ledger, space_idx: int, num_pages: int) -> None:
@@ -144,7 +157,7 @@ def _thaw_requests(ledger: Ledger, books: Books) -> None:
         _within(f"a length of the waiting request {rid!r}", [prompt_len, committed_len], _INT32)
         _within("a namespace", [namespace], _U64)
         _within("a seq", [seq], _COUNTS)
-        _within("a host page", backup or [], _INT32)
+        _within("a host page", backup or [], (0, ledger.layout.host_pages or _INT32[1]))
         ledger.waiting[rid] = Waiting(
             prompt_len=prompt_len,
             committed_len=committed_len,

@@ -36,8 +36,11 @@ class RunHeader:
 
 
 def encode_header(header: RunHeader) -> bytes:
-    """The content of `header.json`."""
-    return msgspec.json.format(msgspec.json.encode(header), indent=2) + b"\n"
+    """The content of `header.json`; a host space of none is left out, as in logs before it."""
+    fields = msgspec.to_builtins(header)
+    if not header.config.host_pages:
+        del fields["config"]["host_pages"]
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
 def decode_header(content: bytes, where: str) -> RunHeader:

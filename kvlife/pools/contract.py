@@ -74,6 +74,15 @@ class Pools(Protocol):
         """Events that the pools want to stand in the log; the observer records them, each once."""
         return ()
 
-    def copy_done(self, rid: str) -> bool:
-        """Whether the copy of a retracted request's pages to the host is complete."""
+    def copy_done(self, pin_id: str) -> bool:
+        """Whether the copy under this pin of kind "copy" is complete.
+
+        A retraction with a backup is recorded as `Pinned` (reads; one for each group that copies
+        pages), then `Retracted`, whose `change.saved` says what is copied where. A resumption that
+        restores is `Resumed`, whose `change.restored` says it, then `Pinned` (writes). The engine
+        asks before its next commands, and ends the pin. Copies run in the order of their events.
+        """
         return True
+
+    def finish_copies(self) -> None:
+        """Wait until every copy that has begun is complete; then `copy_done` says so of each."""
