@@ -1,0 +1,47 @@
+"""The checks of a contract: each raises `KernelError` before anything is written."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from kvlife.kernels.dispatch import KernelError
+
+
+def refuse(operation: str, asked: str, case: str, remedy: str) -> NoReturn:
+    """Raise `KernelError`: what was asked, what is the case, what to do."""
+    raise KernelError(f"{operation}: {asked}, but {case}; {remedy}")
+
+
+def check_tensor(
+    operation: str,
+    name: str,
+    tensor: Tensor,
+    *,
+    dtype: torch.dtype | tuple[torch.dtype, ...],
+    shape: tuple[int | None, ...],
+    device: torch.device | None = None,
+    contiguous: bool = False,
+) -> None:
+    """Raise `KernelError` unless the tensor has this dtype, shape (None: any), device, layout."""
+    dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
+    if not isinstance(tensor, Tensor):
+        refuse(operation, f"{name} is a tensor", f"it is {type(tensor).__name__}", "pass a tensor")
+    if tensor.dtype not in dtypes:
+        wanted = " or ".join(str(one).removeprefix("torch.") for one in dtypes)
+        found = str(tensor.dtype).removeprefix("torch.")
+        refuse(operation, f"{name} is {wanted}", f"it is {found}", f"convert it to {wanted}")
+    if tensor.ndim != len(shape) or any(
+        want is not None and want != have for want, have in zip(shape, tensor.shape, strict=True)
+    ):
+        wanted = ", ".join("*" if size is None else str(size) for size in shape)
+        case = f"it has {list(tensor.shape)}"
+        refuse(operation, f"{name} has the shape [{wanted}]", case, "pass that shape")
+    if device is not None and tensor.device != device:
+        case = f"{name} is on {tensor.device}"
+        refuse(operation, f"all tensors are on {device}", case, f"move it to {device}")
+    if contiguous and not tensor.is_contiguous():
+        case = f"it has strides {tuple(tensor.stride())}"
+        refuse(operation, f"{name} is contiguous", case, "it is written in place: pass it whole")

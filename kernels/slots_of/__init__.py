@@ -1,0 +1,5 @@
+"""Slots of token ranges of many rows."""
+
+from kvlife.kernels.slots_of.contract import slots_of
+
+__all__ = ["slots_of"]
