@@ -77,12 +77,22 @@ def log(
             print(_json_line(run, item) if options.json else _line(run, item))
             num_shown += 1
         if not num_shown and options.limit != 0:
+            _refuse_unknown(run, options.request)
             print("note: no event of the log fits what was asked for", file=sys.stderr)
     finally:
         sys.stdout.flush()
         for note in run_notes(run):
             print(f"note: {note}", file=sys.stderr)
     return FINE
+
+
+def _refuse_unknown(run: LogRun, rid: str | None) -> None:
+    """Nothing fits: is it that the log has no such request at all?"""
+    if rid is None:
+        return
+    named = Selection(request=rid).select(run, run.begins_at, run.next_seq, None)
+    if next(iter(named), None) is None and _row_of(run, rid, run.begins_at + 1) is None:
+        raise ConfigError(f"no event of {run.path} names the request {rid!r}")
 
 
 def _selected(run: LogRun, options: LogOptions) -> Iterator[Recorded]:

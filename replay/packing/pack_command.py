@@ -21,6 +21,7 @@ from kvlife.replay.options import AsJson, LogPath
 from kvlife.replay.output.columns import print_lines
 from kvlife.replay.output.output_file import new_file, refuse_output
 from kvlife.replay.output.progress import progress_bar
+from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.packing.redacting import redacted
 from kvlife.replay.replaying.known import known_states
 
@@ -142,7 +143,7 @@ def _start(run: LogRun, around: int) -> tuple[int, list[str]]:
 def _tell(
     output: Path, run: LogRun, packed: LogRun, span: Span, num_bytes: int, *, json: bool
 ) -> None:
-    notes = [*span.notes, *run.warnings]
+    notes = [*span.notes, *run_notes(run)]
     told = {
         "log": str(run.path),
         "pack": str(output),

@@ -139,10 +139,23 @@ class Outcome:
     digest: int | None
     digest_ok: bool | None
     closed: bool
+    live: bool
     compared: bool
     stopped: bool
     lost: str
     jobs: int
+
+    @property
+    def unclosed(self) -> str | None:
+        """Why the run has no end, in words; None where it has one."""
+        if self.closed:
+            return None
+        if self.live:
+            return "the run is not closed: another process is writing it"
+        return (
+            "the run's end is not here: its process was killed, or it was copied or packed"
+            " before its end"
+        )
 
     @property
     def first(self) -> Found | None:

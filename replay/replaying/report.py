@@ -97,8 +97,8 @@ def _what(outcome: Outcome, seconds: float) -> str:
 
 
 def _what_is_missing(outcome: Outcome) -> Iterator[Line]:
-    if not outcome.closed:
-        yield "yellow", "note        the run was not closed (killed or still running)"
+    if outcome.unclosed:
+        yield "yellow", f"note        {outcome.unclosed}"
     for hole in outcome.holes:
         seqs = f"seqs {hole.first_seq} to {hole.next_seq - 1}"
         yield "yellow", f"hole        {seqs} were not replayed: {hole.why}"

@@ -194,6 +194,7 @@ def _outcome(
         digest=followed.digest,
         digest_ok=False if wrong else (True if agreed else None),
         closed=run.closed is not None,
+        live=run.live,
         compared=compared,
         stopped=followed.stopped,
         lost=followed.lost,

@@ -55,7 +55,9 @@ def report(
     if json:
         print(json_format.dumps(summary))
     else:
-        print_lines([("", _line(summary))])
+        left = (outcome.unclosed, *outcome.notes)
+        notes = [("yellow", f"note: {note}") for note in left if note]
+        print_lines([("", _line(summary)), *notes])
     return FOUND if outcome.found or outcome.differences else FINE
 
 

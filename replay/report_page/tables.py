@@ -187,8 +187,8 @@ def remarks(outcome: Outcome) -> str:
     lines = [
         "Refused commands leave no event, so no log shows them: the engine's stats() counts them.",
     ]
-    if not outcome.closed:
-        lines.append("The run was not closed: it was killed, or is still running.")
+    if outcome.unclosed:
+        lines.append(f"{outcome.unclosed[0].upper()}{outcome.unclosed[1:]}.")
     lines += [
         f"Seqs {hole.first_seq:,} to {hole.next_seq - 1:,} were not replayed: {hole.why}"
         for hole in outcome.holes

@@ -141,6 +141,7 @@ def test_a_page_that_the_pool_once_had_is_no_error(tmp_path, capsys):
         (["--page", 1, "--group", "swa"], "full"),
         (["--group", "full"], "--page"),
         (["--limit", -1], "at least 0"),
+        (["--request", "nobody"], "names the request 'nobody'"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(run, capsys, arguments, words):
@@ -152,7 +153,7 @@ def test_what_cannot_be_asked_for_is_refused(run, capsys, arguments, words):
 
 def test_nothing_found_is_said(run, capsys):
     """No line, and a note on stderr."""
-    status, out, err = made.ran(capsys, "log", run, "--request", "nobody")
+    status, out, err = made.ran(capsys, "log", run, "--request", "r1", "--kind", "Resized")
     assert (status, out) == (0, "")
     assert "no event of the log fits" in err
 

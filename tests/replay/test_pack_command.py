@@ -81,6 +81,10 @@ def test_pack_is_about_the_violation_or_the_end(tmp_path, capsys):
     assert status == 1
     assert found["violations"][0]["id"] == "page-double-alloc"
     assert found["violations"][0]["seq"] == 5
+    status, out, _ = ran(
+        capsys, "shrink", tmp_path / "broken.kvpack", "-o", tmp_path / "small", "--json"
+    )
+    assert (status, json.loads(out)["invariant"]) == (0, "page-double-alloc")
 
 
 def test_pack_ends_where_it_is_told_to(tmp_path, capsys):

@@ -82,7 +82,19 @@ def test_a_killed_run_is_held_against_its_snapshots_alone(tmp_path, capsys):
     assert (status, seen["closed"], seen["events"]) == (0, False, 8)
     assert (seen["snapshots"], seen["digest_ok"]) == (1, True)
     _, out, _ = made.shown(capsys, killed)
-    assert "the run was not closed (killed or still running)" in out
+    assert "the run's end is not here: its process was killed" in out
+
+
+def test_a_run_that_is_being_written_is_told_from_a_killed_one(tmp_path, capsys):
+    """Replay and report say that its writer is still there."""
+    observer = made.observe(tmp_path / "log", [made.life_of("r1", 1, [1, 2])], close=False)
+    for command in ("replay", "report"):
+        output = ("-o", tmp_path / "r.html") if command == "report" else ()
+        status, out, _ = made.ran(capsys, command, tmp_path / "log", *output)
+        assert status == 0
+        assert "the run is not closed: another process is writing it" in " ".join(out.split())
+    assert "another process is writing it" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    observer.close()
 
 
 def test_a_killed_run_without_a_snapshot_is_compared_with_nothing(tmp_path, capsys):

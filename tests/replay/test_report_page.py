@@ -196,7 +196,7 @@ def test_what_is_missing_is_said(tmp_path, capsys):
     log = made.copy_of_unclosed(observer.log, tmp_path / "live", tmp_path / "left")
     observer.close()
     _, _, page, _ = reported(capsys, log)
-    assert "The run was not closed" in page
+    assert "end is not here: its process was killed" in page
     assert "Refused commands leave no event" in page
 
 
