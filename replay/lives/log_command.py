@@ -87,7 +87,7 @@ def log(
 
 
 def _refuse_unknown(run: LogRun, rid: str | None) -> None:
-    """Nothing fits: is it that the log has no such request at all?"""
+    """Nothing fits: refuse a request that the log does not have at all."""
     if rid is None:
         return
     named = Selection(request=rid).select(run, run.begins_at, run.next_seq, None)
