@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from kvlife.events import EVENT_TYPES, FIELDS, FieldKind
+from kvlife.events import EVENT_TYPES, FIELDS, Digested, FieldKind
 
 RIDS = ("r0", "r1", "r2", "r3")
 # Ids, sessions and pins come from small pools, so that they meet those of earlier events.
@@ -33,6 +33,9 @@ class Nonsense:
             if field.kind is FieldKind.GROUP:
                 group = value
             values[field.name] = value
+        if kind is Digested:
+            # One digest for each page, which are drawn before them.
+            values["digests"] = np.arange(values["pages"].size, dtype=np.uint64)
         return kind(**values)
 
     def value(self, event_type, kind, rows, group):
@@ -53,6 +56,7 @@ class Nonsense:
             FieldKind.LENGTHS: lambda: self.lengths(rows.size),
             FieldKind.PAGES: lambda: tuple(self.pages(g.idx) for g in layout.groups),
             FieldKind.GROUP_PAGES: lambda: self.pages(group),
+            FieldKind.DIGESTS: lambda: np.empty(0, np.uint64),
             FieldKind.HOST_PAGES: lambda: np.arange(rng.randrange(3), dtype=np.int32),
             FieldKind.MAYBE_HOST_PAGES: lambda: rng.choice((None, np.arange(2, dtype=np.int32))),
             FieldKind.KEYS: lambda: tuple(self.keys() for _ in layout.groups),

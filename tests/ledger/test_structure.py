@@ -12,6 +12,7 @@ from kvlife.events import (
     FIELDS,
     Admitted,
     Allocated,
+    Digested,
     FieldKind,
     Marked,
     Pinned,
@@ -51,6 +52,7 @@ SOUND = {
     Pinned: Pinned("p", "copy", True, None, 1, ids(3)),
     Resized: Resized(1, 40),
     Marked: Marked("note", idle=True),
+    Digested: Digested(1, ids(3, 4), ids(7, 2**63, dtype=np.uint64)),
 }
 
 # Event, field, an ill-formed value, and a part of the reason.
@@ -102,6 +104,9 @@ ILL_FORMED = [
     (Protected, "rebinds", ids(0, 6, 1, 1).reshape(1, 4), "entry 0 is 6"),
     (Protected, "rebinds", ids(1, 0, 1, 20).reshape(1, 4), "entry 0 is 20"),
     (RolledBack, "copies", ids(0, 5, 1, 1).reshape(1, 4), "entry 0 is 5"),
+    (Digested, "pages", ids(3, 20), "entry 1 is 20"),
+    (Digested, "digests", ids(7, dtype=np.uint64), "1 entries for 2 pages"),
+    (Digested, "digests", ids(7, 8), "got int32"),
     (WindowEvicted, "group", -1, "-1 is out of"),
     (WindowEvicted, "evicted_len", ids(), "0 entries for 1 rows"),
     (WindowEvicted, "pages", None, "got NoneType"),

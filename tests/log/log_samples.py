@@ -191,6 +191,9 @@ _FIELDS = {
     FieldKind.LENGTHS: _lengths,
     FieldKind.PAGES: lambda draw, _, __: tuple(_pages(draw, group) for group in range(2)),
     FieldKind.GROUP_PAGES: lambda draw, _, made: _pages(draw, made["group"]),
+    FieldKind.DIGESTS: lambda draw, _, made: draw(
+        arrays(0, (1 << 64) - 1, made["pages"].size, np.uint64)
+    ),
     FieldKind.HOST_PAGES: _simple(_HOST),
     FieldKind.MAYBE_HOST_PAGES: _simple(st.none() | _HOST),
     FieldKind.KEYS: _keys,

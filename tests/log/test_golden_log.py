@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import golden_later
 import numpy as np
 import pytest
 from golden_v1 import CONFIG, DIGEST, HEADER, groups, one_of_each, write
@@ -9,12 +10,15 @@ from golden_v1 import CONFIG, DIGEST, HEADER, groups, one_of_each, write
 from kvlife.events import EVENT_TYPES, same_event
 from kvlife.log import open_run, runs
 
-V1 = Path(__file__).resolve().parent / "golden" / "v1"
+GOLDEN = Path(__file__).resolve().parent / "golden"
+V1 = GOLDEN / "v1"
+LATER = GOLDEN / "v1-later"
 
 
-def test_the_golden_log_has_every_kind():
-    """No kind of event is missing in what the golden log holds."""
-    assert {type(event) for event in one_of_each()} == set(EVENT_TYPES)
+def test_the_golden_logs_have_every_kind():
+    """No kind of event is missing in what the golden logs hold."""
+    later = {type(event) for group in golden_later.GROUPS for event in group}
+    assert {type(event) for event in one_of_each()} | later == set(EVENT_TYPES)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -62,13 +66,27 @@ def test_the_snapshot_of_version_1_is_read():
     assert next(run.events(28)).seq == 28
 
 
-def test_the_writer_still_writes_the_same_bytes(tmp_path):
-    """The raw run of the golden log is written again, byte for byte."""
+@pytest.mark.parametrize(
+    ("golden", "number", "write"), [(V1, 1, write), (LATER, 0, golden_later.write)]
+)
+def test_the_writer_still_writes_the_same_bytes(tmp_path, golden, number, write):
+    """The raw runs of the golden logs are written again, byte for byte."""
     write(tmp_path)
-    old, new = runs(V1)[1], runs(tmp_path)[1]
+    old, new = runs(golden)[number], runs(tmp_path)[number]
     assert CONFIG == open_run(new).header.config
     # The files of names came later; readers of the version do not look at them.
     written = {path.name for path in new.iterdir() if path.suffix != ".names"}
     assert written == {path.name for path in old.iterdir()}
     for path in old.iterdir():
         assert (new / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_digests_of_contents_are_read():
+    """Kinds that came later, by hand: pages and digests of 64 bits, and none of either."""
+    run = open_run(runs(LATER)[0])
+    assert (run.warnings, run.unknown, run.closed.digest) == ([], {}, golden_later.DIGEST)
+    first, second, empty = [recorded.event for recorded in run.events()][1:]
+    assert (first.group, first.pages.tolist()) == (0, [10, 21, 22])
+    assert first.digests.tolist() == [1, 9223372036854775815, 18446744073709551615]
+    assert (second.group, second.pages.tolist(), second.digests.tolist()) == (1, [199], [0])
+    assert (empty.group, empty.pages.size, empty.digests.size) == (1, 0, 0)

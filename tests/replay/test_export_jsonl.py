@@ -65,6 +65,8 @@ def _value(told, field, layout):
             return [space.name for space in layout.spaces].index(told)
         case FieldKind.MAYBE_HOST_PAGES if told is not None:
             return np.array(told, np.int32)
+        case FieldKind.DIGESTS:
+            return np.array([int(digest, 16) for digest in told], np.uint64)
         case kind if kind in _LISTS:
             return np.array(told, np.int32)
     return told

@@ -160,6 +160,9 @@ def test_event_that_ended_the_run_is_there(tmp_path, capsys):
     assert tables["requests"][0]["allocated_len"] == 0
 
 
+PER_GROUP = (FieldKind.PAGES, FieldKind.GROUP_PAGES, FieldKind.KEYS, FieldKind.DIGESTS)
+
+
 def test_columns_have_their_meaning(tmp_path, capsys):
     """Each column of each file says what it holds, and every field of every event has one."""
     exported(capsys, told_run(tmp_path / "log"))
@@ -171,7 +174,7 @@ def test_columns_have_their_meaning(tmp_path, capsys):
     renamed = {"step", "seq", "kind"}
     for fields in FIELDS.values():
         for field in fields:
-            per_group = field.kind in (FieldKind.PAGES, FieldKind.GROUP_PAGES, FieldKind.KEYS)
+            per_group = field.kind in PER_GROUP
             if field.name not in renamed and field.name != "evicted_len":
                 assert (f"{field.name}_full" if per_group else field.name) in names
 

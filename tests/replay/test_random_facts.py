@@ -75,6 +75,9 @@ class Draw:
     def keys(self):
         return self.rng.integers(0, 5, self.number(5)).astype(np.uint64)
 
+    def digests(self):
+        return self.rng.integers(0, 1 << 63, len(self.drawn["pages"])).astype(np.uint64)
+
     def links(self):
         num = self.number(3)
         second = 8 if self.kind is Protected else 5
@@ -101,6 +104,7 @@ DRAWS = {
     FieldKind.LENGTHS: lambda draw, _field: draw.lengths(),
     FieldKind.PAGES: lambda draw, _field: (draw.pages(), draw.pages()),
     FieldKind.GROUP_PAGES: lambda draw, _field: draw.pages(),
+    FieldKind.DIGESTS: lambda draw, _field: draw.digests(),
     FieldKind.HOST_PAGES: lambda draw, _field: draw.pages(),
     FieldKind.MAYBE_HOST_PAGES: lambda draw, _field: draw.or_none(draw.pages()),
     FieldKind.KEYS: lambda draw, _field: (draw.keys(), draw.keys()),
