@@ -107,9 +107,7 @@ class PageWatch:
         if ledger.layout.groups[event.group].space_idx != self.space_idx:
             return
         for digest in event.digests[event.pages == self.page].tolist():
-            yield self._touch(
-                ledger, item, f"content complete, digest {digest:016x}", begins=False
-            )
+            yield self._touch(ledger, item, f"content complete, digest {digest:016x}", begins=False)
 
     def pending(self) -> Touch | None:
         """Nothing is held back."""
