@@ -33,6 +33,7 @@ from kvlife.events import (
     Violated,
     WindowEvicted,
 )
+from kvlife.events.arrays import NO_LINKS
 from kvlife.ledger import EMPTY
 from kvlife.ledger.entries import span_entries
 from kvlife.ledger.spans import indices
@@ -42,8 +43,6 @@ I32 = npt.NDArray[np.int32]
 
 NO_KEYS = np.empty(0, np.uint64)
 NO_KEYS.setflags(write=False)
-NO_LINKS = np.empty((0, 4), np.int32)
-NO_LINKS.setflags(write=False)
 
 Batch = Allocated | Committed | RolledBack | WindowEvicted
 RowEvent = (
