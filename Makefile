@@ -11,7 +11,7 @@ SETUP := pyproject.toml constraints.txt tools/setup.sh
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser picture check format bench soak faults docs clean
+.PHONY: help demo test browser picture check format bench soak faults kernels docs clean
 
 help: ## show what there is
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -47,6 +47,10 @@ soak: $(VENV)/dev.stamp ## the random tests for an hour, under new seeds (SOAK_S
 
 faults: $(VENV)/core.stamp ## each fault at 200 random places, and the table of docs/faults.md
 	$(RUN) tools/faults.py
+
+kernels: $(VENV)/dev.stamp ## compile every kernel for GPUs, with this Triton and with 3.6.0
+	$(RUN) tools/kernels.py
+	$(RUN) tools/kernels.py --triton 3.6.0
 
 docs: $(VENV)/core.stamp ## write the tables of docs/ again from the code
 	$(RUN) tools/tables.py
