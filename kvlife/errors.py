@@ -21,6 +21,14 @@ class ConfigError(KvLifeError):
     """A configuration that cannot be built; the message lists what is known or possible."""
 
 
+class BudgetTooSmall(ConfigError):
+    """A memory budget that holds no plan; `least_bytes` available would, if that is known."""
+
+    def __init__(self, message: str, least_bytes: int | None = None) -> None:
+        self.least_bytes = least_bytes
+        super().__init__(message)
+
+
 class WorkloadError(KvLifeError):
     """A workload file that cannot be read; the message names file, line and what is wrong there."""
 

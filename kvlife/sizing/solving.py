@@ -1,0 +1,207 @@
+"""The solve: from bytes to state slots, pages and tokens, the same on every rank of a pipeline.
+
+    available = state slots (their share)  +  tokens x coefficient + bias
+
+where `bias` has each pool's reserved page, and window pools that requests size. Slots and tokens
+are agreed on with the other ranks before anything is refused, so that no rank waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import attrs
+
+from kvlife.errors import BudgetTooSmall, ConfigError
+from kvlife.sizing.buffers import PagedPool
+from kvlife.sizing.request_caps import TOKENS_EACH
+from kvlife.sizing.search import largest
+from kvlife.sizing.states import StateCost
+from kvlife.sizing.windows import admits_one
+
+USER_LIMIT = "the user's token limit"
+
+# Agrees with the other ranks: takes this rank's number, gives the least of all.
+Agree = Callable[[int], int]
+
+
+@attrs.frozen(kw_only=True)
+class StateDemand:
+    """The state pool to solve for: a share of the budget, or a number of slots, and what it costs.
+
+    `wanted` is the number of slots set by the user, `useful` the most that requests can use.
+    """
+
+    cost: StateCost
+    ratio: Fraction
+    wanted: int | None = None
+    useful: int | None = None
+
+    def most_slots(self, available: int) -> tuple[int, str]:
+        """The slots of this rank, and what stopped them from being more; 0 where none fits."""
+        if self.wanted is not None:
+            fits = self.cost.num_bytes(self.wanted) <= available
+            return (self.wanted, "set by the user") if fits else (0, "")
+        slots = self.cost.most_slots(state_share(available, self.ratio))
+        if self.useful is not None and self.useful < slots:
+            return self.useful, "no request can use more"
+        return slots, "the state share of the budget"
+
+
+def state_share(available: int, ratio: Fraction) -> int:
+    """The bytes of the state pool: budget x r / (1 + r), rounded down."""
+    return int(available * ratio / (1 + ratio))
+
+
+@attrs.frozen(kw_only=True)
+class Demand:
+    """What to solve for: pools, the main one first, and what ties the others to it.
+
+    `window_len` has the tokens of window pools that requests size; the others have `ratio` tokens
+    for each one of the main pool.
+    """
+
+    pools: tuple[PagedPool, ...]
+    ratio: Fraction
+    window_len: dict[str, int] = attrs.field(factory=dict)
+    state: StateDemand | None = None
+    max_total_tokens: int | None = None
+    row_capacity: int = 1
+
+    @property
+    def page_size(self) -> int:
+        """Tokens a page, of every pool."""
+        return self.pools[0].page_size
+
+    def usable_pages(self, num_pages: int) -> dict[str, int]:
+        """The usable pages of each pool, where the main one has so many."""
+        found = {self.pools[0].name: num_pages}
+        for pool in self.pools[1:]:
+            fixed = self.window_len.get(pool.name)
+            found[pool.name] = (
+                int(num_pages * self.ratio) if fixed is None else fixed // self.page_size
+            )
+        return found
+
+    def paged_bytes(self, num_pages: int) -> int:
+        """Bytes of all paged pools, their reserved pages included."""
+        pages = self.usable_pages(num_pages)
+        return sum(pool.num_bytes(pages[pool.name] + 1) for pool in self.pools)
+
+
+@attrs.frozen(kw_only=True)
+class Sizes:
+    """What the solve found: usable slots and pages, and why there are no more of each."""
+
+    num_slots: int | None
+    state_bytes: int
+    budget: int
+    pages: dict[str, int]
+    paged_bytes: int
+    own_tokens: int
+    num_tokens: int
+    why: dict[str, str]
+
+
+def solve(demand: Demand, available: int, agree: Agree, *, unit_bytes: int = 1) -> Sizes:
+    """The sizes that `available` bytes hold; raises `BudgetTooSmall` where they hold none.
+
+    The paged pools get whole units of `unit_bytes`: that of one buffer for several groups.
+    """
+    why: dict[str, str] = {}
+    slots, state_bytes = None, 0
+    if demand.state is not None:
+        own, why["state_pool_size"] = demand.state.most_slots(available)
+        slots = _agreed(agree, own, "state slots")
+        if slots < own:
+            why["state_pool_size"] = "the least over the ranks"
+        _refuse_few_slots(demand.state, slots, available)
+        state_bytes = demand.state.cost.num_bytes(slots)
+    budget = max(0, available) // unit_bytes * unit_bytes - state_bytes
+    own_pages, why["max_total_num_tokens"] = _most_pages(demand, slots, budget)
+    tokens = _agreed(agree, own_pages * demand.page_size, "tokens")
+    num_pages = tokens // demand.page_size
+    if num_pages < own_pages:
+        why["max_total_num_tokens"] = "the least over the ranks"
+    _refuse_few_pages(demand, num_pages, budget, why["max_total_num_tokens"])
+    return Sizes(
+        num_slots=slots,
+        state_bytes=state_bytes,
+        budget=budget,
+        pages=demand.usable_pages(num_pages),
+        paged_bytes=demand.paged_bytes(num_pages),
+        own_tokens=own_pages * demand.page_size,
+        num_tokens=num_pages * demand.page_size,
+        why=why,
+    )
+
+
+def _agreed(agree: Agree, own: int, what: str) -> int:
+    least = agree(own)
+    if least > own:
+        raise ConfigError(
+            f"the ranks agreed on {least:,} {what}, and this rank has room for {own:,}: the"
+            " callable that agrees must give the least of all ranks' numbers"
+        )
+    return least
+
+
+def _most_pages(demand: Demand, slots: int | None, budget: int) -> tuple[int, str]:
+    """The usable pages of the main pool of this rank, and what stopped them from being more."""
+    caps = {"the most that an engine counts": min(pool.most_pages for pool in demand.pools) - 1}
+    ratio = max(demand.ratio, Fraction(1))
+    if len(demand.pools) > 1:
+        caps["the most that an engine counts"] = int(caps["the most that an engine counts"] / ratio)
+    if demand.max_total_tokens is not None:
+        caps[USER_LIMIT] = demand.max_total_tokens // demand.page_size
+    if slots is not None and demand.state is not None:
+        rows = slots // demand.state.cost.per_request
+        if not any(pool.page_bytes for pool in demand.pools):
+            filled = rows * -(-demand.row_capacity // demand.page_size)
+            caps["no request can use more"] = filled
+    name = min(caps, key=lambda cap: caps[cap])
+    pages = largest(lambda num: demand.paged_bytes(num) <= budget, max(caps[name], 0))
+    return pages, name if pages == caps[name] else "the budget"
+
+
+def _refuse_few_slots(state: StateDemand, slots: int, available: int) -> None:
+    if slots >= state.cost.per_request:
+        return
+    asked = "" if state.wanted is None else f" ({state.wanted:,} slots are asked for)"
+    text = (
+        f"{max(0, available):,} bytes are available, and the state pool has room for"
+        f" {slots:,} slots of {state.cost.slot_bytes:,} bytes{asked}; one request takes"
+        f" {state.cost.per_request}"
+    )
+    if state.wanted is not None and state.wanted < state.cost.per_request:
+        raise ConfigError(f"{text}: ask for {state.cost.per_request} slots or more")
+    raise BudgetTooSmall(text)
+
+
+def _refuse_few_pages(demand: Demand, num_pages: int, budget: int, why: str) -> None:
+    least = -(-TOKENS_EACH // demand.page_size)
+    if num_pages < least:
+        text = (
+            f"{max(0, budget):,} bytes are left for pages, and one request takes {least} of"
+            f" {demand.pools[0].page_bytes:,} bytes beside the reserved one"
+        )
+        raise _refusal(demand, text, why)
+    pages = demand.usable_pages(num_pages)
+    for pool in demand.pools:
+        held = pages[pool.name] * demand.page_size
+        if pool.window is None or admits_one(held, pool.window, demand.page_size):
+            continue
+        text = (
+            f"the pool of {pool.name!r} comes out at {held:,} tokens, and to admit one request it"
+            f" has more than window + page = {pool.window:,} + {demand.page_size:,}"
+        )
+        if pool.name in demand.window_len:
+            raise ConfigError(f"{text}: plan for more requests, or split by ratio")
+        raise _refusal(demand, text, why)
+
+
+def _refusal(demand: Demand, text: str, why: str) -> ConfigError:
+    if why == USER_LIMIT:
+        return ConfigError(f"{text}: raise the token limit of {demand.max_total_tokens:,}")
+    return BudgetTooSmall(text)

@@ -1,0 +1,82 @@
+"""Window pools: by a ratio to the full pool, or by the most requests that they must hold.
+
+What one request holds in a window group, between two evictions:
+
+    |<- page ->|<- window ->|<- eviction_interval x draft_tokens ->|<- ahead ->|
+    the cursor is at a page   what attention reads   committed since   allocated, not committed
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import attrs
+
+from kvlife.errors import ConfigError
+from kvlife.sizing.figures import Figure
+
+
+@attrs.frozen(kw_only=True)
+class ByRatio:
+    """Window tokens for each token of the full pool."""
+
+    ratio: Fraction = attrs.field(default=Fraction(4, 5))
+
+    @ratio.validator
+    def _check(self, _: object, ratio: Fraction) -> None:
+        if not ratio > 0:
+            raise ConfigError(f"the ratio of window to full tokens must be above 0, got {ratio}")
+
+
+@attrs.frozen(kw_only=True)
+class ByRequests:
+    """As much as `num_requests` hold at most, and `num_chunks` prefill chunks in flight."""
+
+    num_requests: int
+    eviction_interval: int = 1
+    chunk_len: int = 0
+    num_chunks: int = 2
+
+
+WindowSizing = ByRatio | ByRequests
+
+
+def held_window_len(
+    window: int, page_size: int, sizing: ByRequests, draft_tokens: int, ahead_len: int
+) -> Figure:
+    """The most tokens of a window group that one decoding request holds."""
+    return Figure(
+        name="held_window_len",
+        value=window + sizing.eviction_interval * draft_tokens + page_size + ahead_len,
+        unit="tokens a request",
+        formula="window + eviction_interval x draft_tokens + page_size + decode_reserve_len",
+        inputs={
+            "window": window,
+            "eviction_interval": sizing.eviction_interval,
+            "draft_tokens": draft_tokens,
+            "page_size": page_size,
+            "decode_reserve_len": ahead_len,
+        },
+    )
+
+
+def needed_window_len(held_len: int, page_size: int, sizing: ByRequests) -> Figure:
+    """The tokens of a window pool that never runs out, in whole pages."""
+    needed = held_len * sizing.num_requests + sizing.num_chunks * sizing.chunk_len
+    return Figure(
+        name="needed_window_len",
+        value=-(-needed // page_size) * page_size,
+        unit="tokens",
+        formula="held_window_len x num_requests + chunks_in_flight x chunk_len, in whole pages",
+        inputs={
+            "held_window_len": held_len,
+            "num_requests": sizing.num_requests,
+            "chunks_in_flight": sizing.num_chunks,
+            "chunk_len": sizing.chunk_len,
+        },
+    )
+
+
+def admits_one(window_len: int, window: int, page_size: int) -> bool:
+    """Whether a window pool of so many tokens can take a request at all."""
+    return window + page_size < window_len
