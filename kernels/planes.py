@@ -9,6 +9,7 @@ differ only in these strides, so that whatever moves or reads whole pages serves
     page-major   | page 0: layer 0, layer 1, ... | page 1: layer 0, layer 1, ... |   page > layer
 """
 
+import functools
 import itertools
 import math
 
@@ -47,7 +48,7 @@ class Plane:
     page_bytes: int = attrs.field(validator=_count)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, cache_hash=True)
 class Planes:
     """The planes of a cache group's arena: disjoint, for pages `[0, num_pages)`, 0 reserved.
 
@@ -83,17 +84,17 @@ class Planes:
         if self.num_bytes > INT64_MAX:
             raise KernelError(f"the planes reach {self.num_bytes} bytes, beyond 2^63 - 1")
 
-    @property
+    @functools.cached_property
     def page_bytes(self) -> int:
         """Bytes of one page over all planes and layers: one row of a staging buffer."""
         return sum(plane.num_layers * plane.page_bytes for plane in self.planes)
 
-    @property
+    @functools.cached_property
     def num_bytes(self) -> int:
         """Bytes that the arena must have at least: where the last section ends."""
         return max(_nest(plane, self.num_pages).end for plane in self.planes)
 
-    @property
+    @functools.cached_property
     def word_bytes(self) -> int:
         """The widest power of two, at most 16, that divides every offset, stride and section."""
         numbers = [MAX_WORD_BYTES]

@@ -1,0 +1,81 @@
+"""The checks that the operations on whole pages share; each raises `KernelError`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kvlife.kernels.checking import check_tensor, refuse
+from kvlife.kernels.planes import Planes
+
+INTS = (torch.int32, torch.int64)
+
+
+def check_arena(operation: str, arena: Tensor, planes: Planes) -> None:
+    """The arena is one contiguous tensor of bytes that holds all of the planes."""
+    check_tensor(operation, "arena", arena, dtype=torch.uint8, shape=(None,), contiguous=True)
+    if arena.numel() < planes.num_bytes:
+        refuse(
+            operation,
+            f"planes of {planes.num_bytes} bytes in the arena",
+            f"it has {arena.numel()}",
+            "give the arena that the planes were laid out for",
+        )
+
+
+def check_pages(operation: str, name: str, pages: Tensor, arena: Tensor, num_pages: int) -> None:
+    """Page ids are whole numbers beside the arena; on the CPU, each lies in the pool."""
+    check_tensor(operation, name, pages, dtype=INTS, shape=(None,), device=arena.device)
+    _check_range(operation, name, pages, num_pages)
+
+
+def check_staging(
+    operation: str, staging: Tensor, rows: Tensor | None, arena: Tensor, planes: Planes, num: int
+) -> None:
+    """Staging rows hold a page each, on the arena's device or pinned; `rows` name some of them."""
+    check_tensor(operation, "staging", staging, dtype=torch.uint8, shape=(None, None))
+    if staging.device != arena.device and not (staging.device.type == "cpu" and staging.is_pinned()):
+        refuse(
+            operation,
+            f"staging on {arena.device} or in pinned host memory",
+            f"it is on {staging.device}, not pinned",
+            "make it with pin_memory=True",
+        )
+    if staging.shape[1] < planes.page_bytes or (staging.shape[1] > 1 and staging.stride(1) != 1):
+        refuse(
+            operation,
+            f"staging rows of {planes.page_bytes} contiguous bytes",
+            f"its shape is {list(staging.shape)}, its strides {tuple(staging.stride())}",
+            "give rows of a page's bytes at least",
+        )
+    if staging.shape[0] > 1 and staging.stride(0) < planes.page_bytes:
+        refuse(operation, "staging rows apart from each other", "they overlap", "give it whole")
+    if rows is None:
+        if staging.shape[0] < num:
+            refuse(operation, f"{num} pages", f"staging has {staging.shape[0]} rows", "give a row each")
+        return
+    check_tensor(operation, "rows", rows, dtype=INTS, shape=(num,), device=arena.device)
+    _check_range(operation, "rows", rows, staging.shape[0])
+
+
+def check_distinct(operation: str, name: str, numbers: Tensor, among: Tensor) -> None:
+    """On the CPU: no number stands twice where `among` holds; elsewhere nobody looks."""
+    if numbers.device.type != "cpu":
+        return
+    found, times = numbers[among].unique(return_counts=True)
+    if bool((times > 1).any()):
+        twice = found[times > 1].tolist()[:8]
+        refuse(operation, f"{name} to write to", f"{twice} stand there twice", "name each once")
+
+
+def _check_range(operation: str, name: str, numbers: Tensor, bound: int) -> None:
+    if numbers.device.type != "cpu" or not numbers.numel():
+        return
+    low, high = (int(number) for number in numbers.aminmax())
+    if low < 0 or high >= bound:
+        refuse(
+            operation,
+            f"{name} in [0, {bound})",
+            f"{low if low < 0 else high} is outside",
+            "name only what the pool has",
+        )
