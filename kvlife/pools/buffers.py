@@ -1,0 +1,120 @@
+"""The KV buffers of one cache group: an arena, laid out, with tokens stored and loaded by slot."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+
+from kvlife.errors import ConfigError
+from kvlife.kernels.load_kv import load_kv
+from kvlife.kernels.store_kv import store_kv
+from kvlife.kernels.violations import Violations
+from kvlife.pools.layouts import KvLayout
+
+GIB = 1 << 30
+
+
+class KvBuffers:
+    """The memory of `num_pages` pages of a layout on one device, zeroed.
+
+    `arena` is one uint8 tensor, `planes` says where pages lie in it, `target` where tokens do.
+    Groups that share a page space, and have the same planes, may share one arena: pass it. Findings
+    of kernels go to `violations` (a buffer of its own where none is given) under the index `group`.
+    Raises `ConfigError` for a pool that the layout cannot serve, or that is larger than the
+    device's memory.
+    """
+
+    def __init__(
+        self,
+        layout: KvLayout,
+        page_size: int,
+        num_pages: int,
+        device: torch.device | str = "cpu",
+        *,
+        arena: Tensor | None = None,
+        violations: Violations | None = None,
+        group: int = 0,
+    ) -> None:
+        self.layout = layout
+        self.page_size = page_size
+        self.num_pages = num_pages
+        self.group = group
+        self.planes = layout.planes(page_size, num_pages)
+        self.target = layout.target(page_size, num_pages)
+        self.num_bytes = self.planes.num_bytes
+        self.arena = self._allocate(device) if arena is None else self._accept(arena)
+        self.device = self.arena.device
+        self.violations = violations or Violations.create(self.device)
+
+    def _allocate(self, device: torch.device | str) -> Tensor:
+        free = free_bytes(torch.device(device))
+        if self.num_bytes > free:
+            raise ConfigError(
+                f"{self.num_pages} pages of {self.page_size} tokens take {_gib(self.num_bytes)},"
+                f" and {device} has {_gib(free)}: lower num_pages, or take a smaller dtype"
+            )
+        return torch.zeros(self.num_bytes, dtype=torch.uint8, device=device)
+
+    def _accept(self, arena: Tensor) -> Tensor:
+        if arena.dtype != torch.uint8 or arena.ndim != 1 or not arena.is_contiguous():
+            raise ConfigError(
+                f"an arena is one contiguous row of uint8, got {arena.dtype} of shape"
+                f" {list(arena.shape)} and strides {arena.stride()}"
+            )
+        if arena.numel() < self.num_bytes:
+            raise ConfigError(
+                f"the arena has {arena.numel()} bytes, and these planes take {self.num_bytes}:"
+                " pass one that is as large, or lower num_pages"
+            )
+        return arena
+
+    def store(self, layer: int, k: Tensor, v: Tensor, slots: Tensor, *, seq: int = 0) -> None:
+        """Write the KV of new tokens of a layer to their slots; see `store_kv`."""
+        store_kv(
+            self.arena,
+            self.target,
+            layer,
+            k,
+            v,
+            slots,
+            violations=self.violations,
+            seq=seq,
+            group=self.group,
+        )
+
+    def load(
+        self, layer: int, slots: Tensor, dtype: torch.dtype = torch.bfloat16, *, seq: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """The KV of these slots of a layer, in a compute dtype; see `load_kv`."""
+        return load_kv(
+            self.arena,
+            self.target,
+            layer,
+            slots,
+            dtype,
+            violations=self.violations,
+            seq=seq,
+            group=self.group,
+        )
+
+    def view(self, plane: str, layer: int) -> Tensor:
+        """One layer of a plane as attention kernels take it: [pages, page_size, ...], a view.
+
+        Planes k and v are [..., heads, width], latent is [..., width], both in torch's own dtype of
+        that name; e2m1 stands packed, uint8 of half the width. A plane of scales has a block where
+        the values have a width, in float8_e8m0fnu or float8_e4m3fn.
+        """
+        raise NotImplementedError
+
+
+def free_bytes(device: torch.device) -> int:
+    """Bytes that a pool on this device can have: free ones of a GPU, all of the host's."""
+    if device.type == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:.1f} GiB"
