@@ -1,7 +1,8 @@
-"""Commands that look a prompt up and bind a request to a row: match, admit, resume."""
+"""Commands that look a prompt up and bind a request to a row: match, admit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy.typing as npt
 from kvlife import transitions
 from kvlife.engine.arguments import as_length
 from kvlife.engine.core import EngineCore, command
+from kvlife.engine.granting import Grant
 from kvlife.engine.results import Admission, Hit
 from kvlife.errors import BadArgument, BadLength, BadTokens, OutOfRows
-from kvlife.events import Admitted, PageLists, Resumed
+from kvlife.events import Admitted, Event, PageLists, Resumed
 from kvlife.ledger.spans import indices, span_of
 from kvlife.prefix import Match, as_tokens
 from kvlife.prefix.tokens import TokensLike
@@ -41,7 +43,7 @@ def namespace_bytes(namespace: str | bytes | None) -> bytes:
 
 
 class AdmissionCommands(EngineCore):
-    """match, admit, resume."""
+    """match, admit."""
 
     @command
     def match(
@@ -68,32 +70,19 @@ class AdmissionCommands(EngineCore):
         `namespace` keeps prefixes apart (cache salt, adapter); [0, `evict_floor`) is never taken
         by a window. Raises `BadTokens`, `BadLength`, `DuplicateRequest`, `OutOfRows`.
         """
-        rid = self._check_new(rid)
-        return self._bind(rid, tokens, namespace_bytes(namespace), evict_floor, Admitted)
-
-    @command
-    def resume(self, rid: str, tokens: TokensLike, *, evict_floor: int = 0) -> Admission:
-        """Bring a retracted request back: as `admit`, with all its tokens, in its namespace."""
-        rid = self._check_unused(rid)
-        waiting = self.ledger.waiting.get(rid)
-        if waiting is None:
-            raise BadArgument(f"request {rid!r} does not wait: only a retracted one resumes")
-        namespace = self._namespaces.get(waiting.namespace, b"")
-        return self._bind(rid, tokens, namespace, evict_floor, Resumed)
+        rid, name = self._check_new(rid), namespace_bytes(namespace)
+        prompt, floor = self._fitting(rid, tokens, evict_floor)
+        match = self._look_up(prompt, name, floor)
+        key = self._namespace_key(name)
+        return self._bound(self._binding(rid, prompt, match, key, floor, Admitted), match)
 
     def _look_up(self, prompt: I32, namespace: bytes, evict_floor: int) -> Match:
         """What the index has of a prompt; of that, all but the last token may be locked."""
         limit = max(len(prompt) - 1, 0)
         return self._index.match(prompt, namespace, limit=limit, floor=evict_floor)
 
-    def _bind(
-        self,
-        rid: str,
-        tokens: TokensLike,
-        namespace: bytes,
-        evict_floor: int,
-        kind: type[Admitted | Resumed],
-    ) -> Admission:
+    def _fitting(self, rid: str, tokens: TokensLike, evict_floor: int) -> tuple[I32, int]:
+        """The prompt and the floor of a request that a row is there for, checked."""
         ledger, prompt = self.ledger, as_tokens(tokens)
         if not len(prompt):
             raise BadTokens(f"the prompt of request {rid!r} is empty: give at least one token")
@@ -108,15 +97,31 @@ class AdmissionCommands(EngineCore):
                 f"all {ledger.layout.num_rows - 1} rows are in use by {len(ledger.requests)}"
                 f" requests and {len(ledger.sessions)} sessions: finish, retract or close one"
             )
-        match = self._look_up(prompt, namespace, evict_floor)
-        event = self._binding(rid, prompt, match, self._namespace_key(namespace), evict_floor, kind)
-        self._decide([event])
+        return prompt, evict_floor
+
+    def _bound(
+        self,
+        event: Admitted | Resumed,
+        match: Match,
+        *,
+        grant: Grant | None = None,
+        pins: Sequence[Event] = (),
+        why_recomputed: str | None = None,
+    ) -> Admission:
+        """Record that a row is bound, after what must be evicted for it and before these pins."""
+        if grant is None:
+            self._decide([event])
+        else:
+            self._decide([*grant.events, event, *pins], *grant.victims)
         self._free_rows.pop()
         self._index.touch(match.position, self.next_seq - 1)
         self._counts["admissions"] += 1
-        self._counts["prompt_tokens"] += len(prompt)
+        self._counts["prompt_tokens"] += event.prompt_len
         self._counts["hit_tokens"] += match.hit_len
-        return Admission(rid, event.row, match.hit_len, match.matched_len)
+        committed = event.restored_len if isinstance(event, Resumed) else event.prefix_len
+        return Admission(
+            event.rid, event.row, match.hit_len, match.matched_len, committed, why_recomputed
+        )
 
     def _namespace_key(self, namespace: bytes) -> int:
         if not namespace:
@@ -143,12 +148,15 @@ class AdmissionCommands(EngineCore):
         namespace: int,
         evict_floor: int,
         kind: type[Admitted | Resumed],
+        cursors: tuple[int, ...] | None = None,
     ) -> Admitted | Resumed:
+        """The event that binds a row; its windows begin where the prefix lets them, or at these."""
         prefix_len, row = match.matched_len, self._free_rows[-1]
-        cursors = tuple(
-            transitions.cursor_bound(prefix_len, group.window or 1, group.page_size)
-            for group in self.ledger.layout.window_groups
-        )
+        if cursors is None:
+            cursors = tuple(
+                transitions.cursor_bound(prefix_len, group.window or 1, group.page_size)
+                for group in self.ledger.layout.window_groups
+            )
         pages: PageLists = tuple(
             _referenced(group, found, evict_floor, cursors)
             for group, found in zip(self.ledger.layout.groups, match.pages, strict=True)

@@ -61,7 +61,7 @@ def command(
             # `_enter` says what is wrong; asking here first spares its call.
             if self._closed or get_ident() != self._thread or self._fork != forks[0]:
                 self._enter()
-            if self._posted:
+            if self._posted or self._copies:
                 self._do_posted()
             return method(self, *args, **kwargs)
         except CommandRefused as refusal:
@@ -124,6 +124,8 @@ class EngineCore(Observer):
         self._most_namespaces = 0
         self._aborted: OrderedDict[str, None] = OrderedDict()
         self._posted: deque[str] = deque()
+        # The pins of copies to the host and from it that have not been seen to end, oldest first.
+        self._copies: dict[str, None] = {}
         self._refusals: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._newest_step: int | None = None
@@ -141,21 +143,46 @@ class EngineCore(Observer):
         super().mark(text, idle=idle)
 
     def close(self) -> None:
-        """End the run, after the unpins that were posted; see `Observer.close`."""
+        """End the run, after the unpins that were posted and all copies; see `Observer.close`."""
         if not self._closed:
             self._enter()
+            self._finish_copies()
             self._do_posted()
         super().close()
 
     def _do_posted(self) -> None:
-        """End the pins that other threads have posted; one that is gone already is counted."""
+        """End the pins that other threads have posted, and those of copies that are complete.
+
+        A posted one that is gone already, or that the engine ends itself, is counted as refused.
+        """
+        self._end_copies()
         while self._posted:
             pin_id = self._posted.popleft()
             pin = self.ledger.pins.get(pin_id) if is_name(pin_id) else None
-            if pin is None:
+            if pin is None or pin_id in self._copies:
                 self._refusals["PinRefused"] += 1
             else:
                 self._decide([Unpinned(pin_id, pin.group, pin.pages)])
+
+    def _end_copies(self) -> None:
+        """End the pins of the copies that are complete; copies end in the order they began in."""
+        events: list[Unpinned] = []
+        for pin_id in self._copies:
+            if self._pools is not None and not self._pools.copy_done(pin_id):
+                break
+            pin = self.ledger.pins[pin_id]
+            events.append(Unpinned(pin_id, pin.group, pin.pages))
+        if events:
+            self._decide(events)
+            for event in events:
+                del self._copies[event.pin_id]
+
+    def _finish_copies(self) -> None:
+        """Wait until all copies are complete, and end their pins."""
+        if self._copies:
+            if self._pools is not None:
+                self._pools.finish_copies()
+            self._end_copies()
 
     def _decide(self, events: Sequence[Event], *victims: Victims) -> None:
         """Record the events of one command, then follow them in the prefix index."""
@@ -253,10 +280,17 @@ class EngineCore(Observer):
             self._refuse_written(group.idx, ledger.tables[group.idx][at], what)
 
     def _refuse_written(self, group: int, pages: I32, what: str) -> None:
-        """Pages under a write pin are not committed, published or dispatched."""
+        """Pages under a write pin are not committed, published or dispatched.
+
+        What a backup is being restored to is waited for.
+        """
         for pin_id, pin in self.ledger.pins.items():
             if pin.writes and pin.group == group:
                 hit = np.intersect1d(pin.pages, pages)
+                if hit.size and pin_id in self._copies:
+                    self._finish_copies()
+                    self._refuse_written(group, pages, what)
+                    return
                 if hit.size:
                     raise PinRefused(
                         f"page {hit[0]} is being written under pin {pin_id!r}, so it cannot be"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from kvlife.engine.admission import AdmissionCommands
 from kvlife.engine.arguments import is_name
 from kvlife.engine.core import command
 from kvlife.engine.flight import FlightCommands
 from kvlife.engine.reclaim import ReclaimCommands
+from kvlife.engine.retraction import RetractionCommands
 from kvlife.engine.sessions import SessionCommands
 from kvlife.errors import BadArgument, UnknownRequest
 from kvlife.events import Event, Marked
 from kvlife.records import ReqKvInfo
 
 
-class KvEngine(AdmissionCommands, SessionCommands, FlightCommands, ReclaimCommands):
+class KvEngine(RetractionCommands, SessionCommands, FlightCommands, ReclaimCommands):
     """Owns the life of KV-cache memory for one scheduler; driven by one thread.
 
     Each command is refused (`CommandRefused`, and nothing has changed, the log included), or its

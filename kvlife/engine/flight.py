@@ -106,6 +106,8 @@ class FlightCommands(AllocationCommands, PublishingCommands):
         pin = self.ledger.pins.get(pin_id) if is_name(pin_id) else None
         if pin is None:
             raise PinRefused(f"no pin {pin_id!r}: it has ended, or never began")
+        if pin_id in self._copies:
+            raise PinRefused(f"pin {pin_id!r} is the engine's own: it ends with its copy")
         self._record((Unpinned(pin_id, pin.group, pin.pages),))
 
     def post_unpin(self, pin_id: str) -> None:

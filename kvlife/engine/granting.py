@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kvlife.config import GroupLayout
 
 I32 = npt.NDArray[np.int32]
+# Of some pages of a group, by its index, which must not be evicted.
+Locked = Callable[[int, I32], npt.NDArray[np.bool_]]
 
 
 @attrs.define(eq=False)
@@ -34,8 +36,11 @@ class Grant:
 class PageGranting(EngineCore):
     """Chooses pages; evicts only what a command cannot do without."""
 
-    def _grant(self, need: Sequence[int]) -> Grant:
-        """Choose `need[g]` pages of each group, evicting what must go; or raise `OutOfPages`."""
+    def _grant(self, need: Sequence[int], spared: PageLists | None = None) -> Grant:
+        """Choose `need[g]` pages of each group, evicting what must go; or raise `OutOfPages`.
+
+        `spared` are cached pages per group that are about to be locked, and so must not go.
+        """
         ledger = self.ledger
         spaces = [0] * len(ledger.spaces)
         for group, num in zip(ledger.layout.groups, need, strict=True):
@@ -43,7 +48,7 @@ class PageGranting(EngineCore):
         short = [num - s.free.num_free for num, s in zip(spaces, ledger.spaces, strict=True)]
         victims: tuple[Victims, ...] = ()
         if max(short) > 0:
-            victims = self._choose_victims(short, need)
+            victims = self._choose_victims(short, need, self._sparing(spared))
         events: list[Event] = []
         gone: list[list[I32]] = [[] for _ in ledger.spaces]
         for chosen in victims:
@@ -68,7 +73,15 @@ class PageGranting(EngineCore):
         newest_first = np.concatenate((*reversed(gone), EMPTY))[:num]
         return np.concatenate((newest_first, free.head(num - newest_first.size)))
 
-    def _choose_victims(self, short: list[int], need: Sequence[int]) -> tuple[Victims, ...]:
+    def _sparing(self, spared: PageLists | None) -> Locked:
+        """What must not go: what is locked, and these pages."""
+        if spared is None:
+            return self._locked
+        return lambda group, pages: self._locked(group, pages) | np.isin(pages, spared[group])
+
+    def _choose_victims(
+        self, short: list[int], need: Sequence[int], locked: Locked
+    ) -> tuple[Victims, ...]:
         """Whole units from leaf tails for spaces with a full group, window pages for the others."""
         groups = self.ledger.layout.groups
         chosen: list[Victims] = []
@@ -78,21 +91,23 @@ class PageGranting(EngineCore):
             if group.window is None and short[group.space_idx] > 0:
                 leading.setdefault(group.space_idx, group)
         if leading:
-            chosen.append(self._leaf_tails(short, leading))
+            chosen.append(self._leaf_tails(short, leading, locked))
         _subtract(left, chosen, groups)
         for group in groups:
             if group.window is not None and left[group.space_idx] > 0:
                 besides = chosen[0] if chosen else None
                 more = self._index.window_victims(
-                    group.idx, left[group.space_idx], self._locked, besides=besides
+                    group.idx, left[group.space_idx], locked, besides=besides
                 )
                 chosen.append(more)
                 _subtract(left, [more], groups)
         if max(left) > 0:
-            self._refuse_pages(left.index(max(left)), need)
+            self._refuse_pages(left.index(max(left)), need, locked)
         return tuple(chosen)
 
-    def _leaf_tails(self, short: list[int], leading: dict[int, GroupLayout]) -> Victims:
+    def _leaf_tails(
+        self, short: list[int], leading: dict[int, GroupLayout], locked: Locked
+    ) -> Victims:
         """As few units as give each space what it is short of, or all that can go.
 
         A unit gives back the pages of all groups of a space, fewer where a window has holes: so
@@ -107,7 +122,7 @@ class PageGranting(EngineCore):
             for idx, lead in leading.items():
                 units = -(-max(left[idx], 0) // per_unit[idx])
                 wanted[lead.idx] += units * (layout.align // lead.page_size)
-            victims = self._index.victims(wanted, self._locked)
+            victims = self._index.victims(wanted, locked)
             left = list(short)
             _subtract(left, [victims], layout.groups)
             if not any(
@@ -116,14 +131,14 @@ class PageGranting(EngineCore):
             ):
                 return victims
 
-    def _refuse_pages(self, space_idx: int, need: Sequence[int]) -> None:
+    def _refuse_pages(self, space_idx: int, need: Sequence[int], locked: Locked) -> None:
         groups = [g for g in self.ledger.layout.groups if g.space_idx == space_idx]
         group = max(groups, key=lambda g: need[g.idx])
         raise OutOfPages(
             group.name,
             sum(need[g.idx] for g in groups),
             self.ledger.spaces[space_idx].free.num_free,
-            sum(self._index.evictable(g.idx, self._locked) for g in groups),
+            sum(self._index.evictable(g.idx, locked) for g in groups),
             self._held_pages(space_idx),
         )
 

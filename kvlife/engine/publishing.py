@@ -1,4 +1,4 @@
-"""Commands that publish and end requests: protect, finish, abort, retract."""
+"""Commands that publish and end requests: protect, finish, abort."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvlife.config import MAX_LEN
 from kvlife.engine.arguments import as_id, as_length
 from kvlife.engine.core import EngineCore, command
 from kvlife.errors import BadLength, BadTokens, SessionBusy
-from kvlife.events import Event, PageLists, Protected, Released, Retracted, Unpinned
+from kvlife.events import Event, PageLists, Protected, Released, Unpinned
 from kvlife.events.arrays import NO_LINKS
 from kvlife.ledger import EMPTY
 from kvlife.ledger.entries import row_entries
@@ -39,7 +39,7 @@ class Publication:
 
 
 class PublishingCommands(EngineCore):
-    """protect, finish, abort, retract."""
+    """protect, finish, abort."""
 
     @command
     def protect(self, rid: str, tokens: TokensLike) -> int:
@@ -94,6 +94,7 @@ class PublishingCommands(EngineCore):
     def abort(self, rid: str) -> None:
         """End a request whatever it is doing; what is in flight drains first.
 
+        One that waits gives the host pages of its backup back.
         On a session's row the session's KV goes with it. An id that was never admitted is
         remembered, and later commands for it are refused.
         """
@@ -111,17 +112,6 @@ class PublishingCommands(EngineCore):
             self._remember_aborted(rid)
             return
         self._counts["aborts"] += 1
-
-    @command
-    def retract(self, rid: str) -> None:
-        """Take a request's KV away; it waits to be resumed. What it published stays cached.
-
-        On a session's row the session's KV goes with it, and its next turn is a first turn.
-        """
-        row, rid = self._row(rid), as_id("a request id", rid)
-        self._decide([*self._owned_pins(rid), Retracted(rid, row, None, self._row_pages(row))])
-        self._after_row(row)
-        self._counts["retractions"] += 1
 
     def _publication(
         self, rid: str, row: int, tokens: I32, keep_len: int | None

@@ -6,6 +6,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from kvlife.records import RetractionBackup
+
 I32 = npt.NDArray[np.int32]
 
 
@@ -23,12 +25,27 @@ class Hit:
 
 @attrs.frozen
 class Admission:
-    """An admitted or resumed request: its row, what the index had, and what was locked (tokens)."""
+    """An admitted or resumed request: its row, what the index had, and what was locked (tokens).
+
+    `restored_len` is what it has committed now: `prefix_len`, and more where a backup was restored.
+    `why_recomputed` says why a backup was there and could not be, else it is None.
+    """
 
     rid: str
     row: int
     matched_len: int
     prefix_len: int
+    restored_len: int
+    why_recomputed: str | None = None
+
+
+@attrs.frozen
+class Retraction:
+    """A retracted request: where its backup lies, or None and why it will be computed again."""
+
+    rid: str
+    backup: RetractionBackup | None
+    why_not: str | None
 
 
 @attrs.frozen

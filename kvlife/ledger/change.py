@@ -25,8 +25,9 @@ class Change:
     let go, `joined_at` entries that get a shared page, `taken_at` entries that get a FREE page;
     `gone`, `joined` and `taken` are the pages that the event names for them. `num_pages` are the
     pages of the new allocated lengths of full groups, and `crossing` the positions in the batch of
-    the rows that take one page, where none takes more. `saved` is what a retraction copies to the
-    host, `restored` what a resumption copies back, `host_gone` the host pages that are let go.
+    the rows that take one page, where none takes more; `one_each` says that every row of `index`
+    gains one token. `saved` is what a retraction copies to the host, `restored` what a resumption
+    copies back, `host_gone` the host pages that are let go.
     """
 
     # A plain class with defaults: two are made in each decode step, most fields unset.
@@ -38,6 +39,7 @@ class Change:
     settled: Lens = None
     cursors: tuple[Lens, ...] | None = None
     old_allocated: Lens = None
+    old_protected: int | None = None
     gone_at: tuple[At, ...] | None = None
     joined_at: tuple[At, ...] | None = None
     taken_at: tuple[At, ...] | None = None
@@ -46,6 +48,7 @@ class Change:
     taken: PageLists | None = None
     num_pages: dict[int, I32] | None = None
     crossing: Index | None = None
+    one_each: bool = False
     saved: HostCopy | None = None
     restored: HostCopy | None = None
     host_gone: I32 | None = None

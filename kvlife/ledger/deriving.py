@@ -83,8 +83,9 @@ def _committed(ledger: Ledger, event: requests.Committed) -> Change:
     return Change(index=ledger.index_of(event.rows), committed=event.committed_len)
 
 
-def _protected(_ledger: Ledger, event: requests.Protected) -> Change:
-    return Change(row=event.row, protected=event.protected_len)
+def _protected(ledger: Ledger, event: requests.Protected) -> Change:
+    old = int(ledger.rows.protected[event.row])
+    return Change(row=event.row, protected=event.protected_len, old_protected=old)
 
 
 def _rolled_back(ledger: Ledger, event: requests.RolledBack) -> Change:

@@ -58,16 +58,14 @@ def _entries(ledger: Ledger, row: int, at: tuple[At, ...]) -> HostCopy:
     groups: list[npt.NDArray[np.uint8]] = []
     table_idx: list[I32] = []
     pages: list[I32] = []
-    for group, spots in zip(ledger.layout.groups, map(indices, at), strict=True):
-        there = ledger.tables[group.idx][spots]
-        spots = spots[there != 0]
+    for group, asked in zip(ledger.layout.groups, map(indices, at), strict=True):
+        there = ledger.tables[group.idx][asked]
+        spots = asked[there != 0]
         pages.append(there[there != 0])
         groups.append(np.full(spots.size, group.idx, np.uint8))
         table_idx.append((spots - row * group.table_width).astype(np.int32))
     none = np.empty(0, np.int32)
-    return HostCopy(
-        np.concatenate(groups), np.concatenate(table_idx), np.concatenate(pages), none
-    )
+    return HostCopy(np.concatenate(groups), np.concatenate(table_idx), np.concatenate(pages), none)
 
 
 def saved_by(ledger: Ledger, row: int, backup: I32 | None) -> HostCopy | None:

@@ -107,8 +107,10 @@ def _thaw_space(ledger: Ledger, state: FrozenState, label: str, space: PageSpace
     in_use = (int(PageState.PRIVATE), int(PageState.QUARANTINED) + 1)
     _within("the state of a page in use", space.state[live], in_use)
     _within("the group of a page", space.group[live], (0, len(ledger.tables)))
-    # A parent may have been evicted before its child, and gone with a shrink since.
-    _within("the parent of a page", space.link[live], (0, MAX_PAGES if space is not ledger.host else MAX_LEN))
+    # A parent may have been evicted before its child, and gone with a shrink since; a host page
+    # has the index of a page table there.
+    bound = MAX_LEN if space is ledger.host else MAX_PAGES
+    _within("the parent of a page", space.link[live], (0, bound))
     for name in ("refs", "pins"):
         _within(f"the {name} of a page", getattr(space, name)[live], (0, 1 << 31))
     space.free.start = space.free.num_free = 0
