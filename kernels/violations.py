@@ -115,17 +115,17 @@ def violations_in(entries: Tensor) -> list[Violation]:
 
 def note(
     violations: Violations,
-    code: ViolationCode,
+    code: ViolationCode | Tensor,
     amiss: Tensor,
     *,
-    page: Tensor,
-    where: Tensor,
+    page: int | Tensor,
+    where: int | Tensor,
     seq: int | Tensor,
     group: int | Tensor = 0,
 ) -> None:
     """For references: add a finding for each place where `amiss` (bool) holds, in order.
 
-    `page` and `where` are integer tensors of its shape, `seq` and `group` numbers or such tensors.
+    The others are numbers, or integer tensors of its shape.
     """
     spots = amiss.nonzero()[:, 0]
     num = int(spots.numel())
@@ -134,7 +134,29 @@ def note(
     first = int(violations.count.item())
     fitting = spots[: max(violations.capacity - first, 0)]
     fresh = violations.entries[first : first + fitting.numel()]
-    for column, values in enumerate((int(code), group, page, where, seq)):
+    for column, values in enumerate((code, group, page, where, seq)):
         several = isinstance(values, Tensor) and values.numel() > 1
         fresh[:, column] = values[fitting] if several else values
     violations.count.add_(num)
+
+
+@attrs.frozen(kw_only=True)
+class Findings:
+    """For references: where one call's findings go, and what they say of the event and group."""
+
+    violations: Violations
+    seq: int
+    group: int
+
+    def add(self, codes: Tensor, *, page: Tensor, where: int | Tensor) -> None:
+        """Add a finding for each code that is not 0, in order."""
+        amiss = codes != 0
+        note(
+            self.violations,
+            codes,
+            amiss,
+            page=page,
+            where=where,
+            seq=self.seq,
+            group=self.group,
+        )

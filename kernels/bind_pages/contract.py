@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kvlife.kernels.violations import Violations
+from kvlife.kernels.dispatch import uses_triton
+from kvlife.kernels.bind_pages.reference import bind_pages_reference
+from kvlife.kernels.table_checks import check_columns, check_entries, check_findings, check_table
+from kvlife.kernels.violations import Findings, Violations
 
 
 def bind_pages(
@@ -25,4 +28,17 @@ def bind_pages(
     ledger, a PRIVATE or CACHED page gains a reference, any other is left alone; each that was not
     FREE is a NOT_FREE. Raises `KernelError`.
     """
-    raise NotImplementedError
+    check_columns("bind_pages", state=state, refs=refs)
+    check_table("bind_pages", table, state.device)
+    check_entries("bind_pages", state.device, at, pages=pages)
+    check_findings("bind_pages", state.device, violations, seq, group)
+    if not at.numel():
+        return
+    findings = Findings(violations=violations, seq=seq, group=group)
+    if uses_triton(state):
+        # Triton is loaded where it runs, and nowhere else.
+        from kvlife.kernels.bind_pages.kernel import launch
+
+        launch(table, state, refs, at, pages, findings)
+    else:
+        bind_pages_reference(table, state, refs, at, pages, findings)

@@ -23,6 +23,7 @@ def rebind(
     """Write `canonical` to the entries `at` as `share_pages` does, then let go of `own`.
 
     Takes and returns what `release_pages` does; `own` and `canonical` are int32 [n]. All are shared
-    before the first is let go. Raises `KernelError`.
+    before the first is let go. An entry that did not hold `own` is a NOT_REFERENCED. Raises
+    `KernelError`.
     """
     raise NotImplementedError

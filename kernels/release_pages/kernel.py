@@ -1,0 +1,81 @@
+"""`release_pages` in Triton: an entry in each lane."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from kvlife.kernels.page_moves_kernel import entered, finding, let_go
+from kvlife.kernels.violations import Findings
+from kvlife.kernels.violations_kernel import report
+
+BLOCK = 256
+
+
+@triton.jit(do_not_specialize=["n"])
+def release_pages_kernel(
+    table,
+    state,
+    refs,
+    pins,
+    at,
+    pages,
+    freed,
+    n,
+    at_stride,
+    pages_stride,
+    table_len,
+    num_pages,
+    count,
+    entries,
+    capacity,
+    group: tl.int64,
+    seq: tl.int64,
+    BLOCK: tl.constexpr,
+):
+    """See `release_pages`; `at` and `pages` have strides, everything else is contiguous."""
+    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    live = lane < n
+    spot = tl.load(at + lane * at_stride, mask=live, other=-1)
+    page = tl.load(pages + lane * pages_stride, mask=live, other=0)
+    exists = entered(table, table_len, num_pages, spot, page, 0, live)
+    gone, code = let_go(state, refs, pins, page, exists)
+    tl.store(freed + lane, tl.where(gone, page, 0), mask=live)
+    code = finding(code, page, exists, live)
+    report(count, entries, capacity, code, group, page, spot, seq, code != 0)
+
+
+def launch(
+    table: Tensor,
+    state: Tensor,
+    refs: Tensor,
+    pins: Tensor,
+    at: Tensor,
+    pages: Tensor,
+    findings: Findings,
+) -> Tensor:
+    """One launch over the entries."""
+    freed = torch.empty(pages.shape, dtype=torch.int32, device=pages.device)
+    release_pages_kernel[(triton.cdiv(at.numel(), BLOCK),)](
+        table,
+        state,
+        refs,
+        pins,
+        at,
+        pages,
+        freed,
+        at.numel(),
+        at.stride(0),
+        pages.stride(0),
+        table.numel(),
+        state.numel(),
+        findings.violations.count,
+        findings.violations.entries,
+        findings.violations.capacity,
+        findings.group,
+        findings.seq,
+        BLOCK=BLOCK,
+    )
+    return freed
