@@ -31,13 +31,14 @@ from kvlife.invariants import (
     fencing,
     giving,
     holding,
+    hosting,
     ladder,
     page_audits,
     publishing,
     row_audits,
     windows,
 )
-from kvlife.invariants.invariant import Invariant
+from kvlife.invariants.invariant import Invariant, either
 
 _BINDS = (Admitted, Resumed)
 _TRIMS = (SessionSaved, SessionRestored)
@@ -79,7 +80,7 @@ CATALOGUE: tuple[Invariant, ...] = (
         "committed <= settled length; publish, save, fork and finish use no more than committed;"
         " a finished request has its whole prompt committed",
         events=(Resumed, Committed, Protected, RolledBack, Released, *_TRIMS),
-        guard=ladder.settled_bound,
+        guard=either(ladder.settled_bound, hosting.restored_from_backup),
         audit=row_audits.audit_settled,
     ),
     Invariant(
@@ -115,26 +116,26 @@ CATALOGUE: tuple[Invariant, ...] = (
     Invariant(
         "page-double-alloc",
         "an allocated page was FREE, and stands once in the event",
-        events=(Allocated, Resumed, RolledBack),
-        guard=giving.page_double_alloc,
+        events=(Allocated, Resumed, RolledBack, Retracted),
+        guard=either(giving.page_double_alloc, hosting.double_alloc),
     ),
     Invariant(
         "page-double-free",
         "a page let go or evicted was not FREE, and stands once",
-        events=(*_LETS_GO, Evicted),
-        guard=giving.page_double_free,
+        events=(*_LETS_GO, Evicted, Resumed),
+        guard=either(giving.page_double_free, hosting.double_free),
     ),
     Invariant(
         "page-freed-by-stranger",
         "a page is let go only by a row that references it",
         events=_LETS_GO,
-        guard=giving.page_freed_by_stranger,
+        guard=either(giving.page_freed_by_stranger, hosting.freed_by_stranger),
     ),
     Invariant(
         "allocated-covers-pages",
         "after the event a row references exactly the pages that its lengths and cursors ask for",
         events=(*_BINDS, Allocated, *_LETS_GO, Resized),
-        guard=covering.allocated_covers_pages,
+        guard=either(covering.allocated_covers_pages, hosting.covers_backup),
         audit=page_audits.audit_covers,
     ),
     Invariant(
@@ -143,7 +144,7 @@ CATALOGUE: tuple[Invariant, ...] = (
         " equal their holders",
         events=(*_BINDS, Allocated, *_LETS_GO),
         guard=giving.refs_balance,
-        audit=page_audits.audit_refs,
+        audit=either(page_audits.audit_refs, hosting.audit_refs),
     ),
     Invariant(
         "write-exclusive",
@@ -211,9 +212,9 @@ CATALOGUE: tuple[Invariant, ...] = (
     Invariant(
         "reserved-untouched",
         "page 0 and row 0 are never handed out",
-        events=(*_BINDS, Allocated, Protected, RolledBack, Pinned, Resized),
-        guard=publishing.reserved_untouched,
-        audit=page_audits.audit_reserved,
+        events=(*_BINDS, Allocated, Protected, RolledBack, Pinned, Resized, Retracted),
+        guard=either(publishing.reserved_untouched, hosting.reserved),
+        audit=either(page_audits.audit_reserved, hosting.audit_reserved),
     ),
     Invariant(
         "idle-no-leak",
@@ -244,19 +245,19 @@ CATALOGUE: tuple[Invariant, ...] = (
         "page-aliased",
         "a PRIVATE page is referenced by exactly `refs` rows, more than one only through a fork",
         kind="audit",
-        audit=page_audits.audit_aliased,
+        audit=either(page_audits.audit_aliased, hosting.audit_aliased),
     ),
     Invariant(
         "page-use-after-free",
         "no row references a FREE page",
         kind="audit",
-        audit=page_audits.audit_use_after_free,
+        audit=either(page_audits.audit_use_after_free, hosting.audit_use_after_free),
     ),
     Invariant(
         "page-conservation",
         "every page is in one state; the FREE ones are exactly the free list, each once",
         kind="audit",
-        audit=page_audits.audit_page_conservation,
+        audit=either(page_audits.audit_page_conservation, hosting.audit_conservation),
     ),
     Invariant(
         "row-conservation",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
+
+import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.events import EVENT_TYPES, Marked
@@ -64,6 +67,8 @@ class Checker:
         self._events = self._rows = self._pages = self._audits = self._passed = 0
         self._violations: dict[str, int] = {}
         self._first: Finding | None = None
+        # The seqs of the latest findings of this checker's own.
+        self._faulty: deque[int] = deque(maxlen=1 << 10)
         self._step: int | None = None
         self._compile()
 
@@ -93,6 +98,26 @@ class Checker:
             self.policies[invariant.id] = _known("policy", policy, POLICIES)
         self._catalogue.append(invariant)
         self._compile()
+
+    def attach(self, ids: Iterable[str]) -> None:
+        """Somebody else looks after these invariants in this run; what they find comes to `note`."""
+        known = [invariant.id for invariant in self._catalogue]
+        looked_after = {_known("invariant id", of, known) for of in ids}
+        self._catalogue = [
+            attrs.evolve(inv, built=True, why_not="") if inv.id in looked_after else inv
+            for inv in self._catalogue
+        ]
+
+    def note(self, invariant_id: str, seq: int, evidence: Evidence) -> Finding | None:
+        """Take in what was found by who looks after an invariant; None where it is off."""
+        if self.level == "off" or invariant_id in self.ignored:
+            return None
+        invariant = next(inv for inv in self._catalogue if inv.id == invariant_id)
+        return self._report(invariant, evidence, seq, None, after=True)
+
+    def found_at(self, seq: int) -> bool:
+        """Whether the checks here found something at this event; of the latest thousand findings."""
+        return seq in self._faulty
 
     @property
     def catalogue(self) -> tuple[Invariant, ...]:
@@ -153,6 +178,7 @@ class Checker:
         # One that must raise goes before one that need not, wherever it stands in the catalogue.
         first = next((b for b in broken if self.policy_of(b[0].id) == "raise"), broken[0])
         others = {inv.id: evidence for inv, evidence in broken if inv is not first[0]}
+        self._faulty.append(seq)
         return self._report(first[0], first[1], seq, effect.event, after=after, also=others)
 
     def _report(
@@ -212,6 +238,7 @@ class Checker:
         for invariant in self._audited:
             evidence = None if invariant.audit is None else invariant.audit(census)
             if evidence is not None:
+                self._faulty.append(seq)
                 findings.append(self._report(invariant, evidence, seq, None, after=True))
         if findings:
             self._proofs.forget_columns()

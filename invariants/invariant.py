@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -12,6 +12,8 @@ from kvlife.invariants.finding import Evidence
 if TYPE_CHECKING:
     from kvlife.invariants.census import Census
     from kvlife.invariants.effect import Effect
+
+Subject = TypeVar("Subject")
 
 # A check answers None where the invariant holds, and else the evidence against it.
 Check = Callable[["Effect"], Evidence | None]
@@ -40,3 +42,14 @@ class Invariant:
     def concerns(self, event_type: type) -> bool:
         """Whether events of this class can break it."""
         return self.events is None or event_type in self.events
+
+
+def either(
+    *checks: Callable[[Subject], Evidence | None],
+) -> Callable[[Subject], Evidence | None]:
+    """The checks as one: the evidence of the first that has some."""
+
+    def check(subject: Subject) -> Evidence | None:
+        return next((found for part in checks if (found := part(subject)) is not None), None)
+
+    return check

@@ -9,6 +9,7 @@ import numpy as np
 from kvlife.events import Admitted, Marked, Pinned, Protected, Resized, Resumed
 from kvlife.invariants.effect import holders, page_evidence
 from kvlife.invariants.finding import MAX_NAMED, Evidence, few, naming
+from kvlife.invariants.hosting import lost_on_host
 from kvlife.ledger import PageState
 
 if TYPE_CHECKING:
@@ -156,4 +157,4 @@ def held_when_idle(ledger: Ledger) -> Evidence | None:
         if lost.size:
             found = page_evidence(ledger, space_idx, lost)
             return {"why": "pages are held by nobody"} | found
-    return None
+    return lost_on_host(ledger)

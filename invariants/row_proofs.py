@@ -13,6 +13,7 @@ from kvlife.invariants.page_proofs import (
     distinct,
     joins_cached,
     lets_go_exactly,
+    takes_free,
 )
 from kvlife.ledger.rows import ROW_FREE, ROW_HELD
 
@@ -29,22 +30,44 @@ if TYPE_CHECKING:
         SessionRestored,
         SessionSaved,
     )
+    from kvlife.invariants.page_proofs import I32
     from kvlife.ledger import Change, Ledger
 
 
 def admitted(ledger: Ledger, event: Admitted, change: Change) -> bool:
     """The row is FREE, the request new, the prefix whole pages of CACHED ones."""
-    return event.rid not in ledger.waiting and _binds(ledger, event, change)
+    return event.rid not in ledger.waiting and _binds(ledger, event, change, event.prefix_len)
 
 
 def resumed(ledger: Ledger, event: Resumed, change: Change) -> bool:
-    """As `admitted`, for a request that waits; one restored from a backup is left to the guards."""
-    if event.rid not in ledger.waiting or event.restored_len != event.prefix_len:
+    """As `admitted`, for a request that waits; what is restored was in its backup, all of it."""
+    waiting = ledger.waiting.get(event.rid)
+    if waiting is None or not _gives_back(ledger, change.host_gone):
         return False
-    return not any(map(len, event.restored)) and _binds(ledger, event, change)
+    if event.restored_len == event.prefix_len and not any(map(len, event.restored)):
+        return _binds(ledger, event, change, event.prefix_len)
+    restored = change.restored
+    if restored is None or waiting.backup is None or change.taken_at is None:
+        return False
+    if not event.prefix_len <= event.restored_len <= waiting.committed_len:
+        return False
+    if event.restored_len > ledger.layout.capacity or 0 in restored.host_pages:
+        return False
+    if not takes_free(ledger, event.restored, change.taken_at):
+        return False
+    return _binds(ledger, event, change, event.restored_len)
 
 
-def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
+def _gives_back(ledger: Ledger, host_pages: I32 | None) -> bool:
+    """Whether these host pages are in use, each once; where the ledger knows the host's pages."""
+    host = ledger.host
+    if host is None or host_pages is None or not len(host_pages):
+        return True
+    in_use = host.state.take(host_pages).tobytes() == PRIVATE * len(host_pages)
+    return in_use and distinct(host_pages)
+
+
+def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change, committed: int) -> bool:
     layout, prefix = ledger.layout, event.prefix_len
     if event.rid in ledger.requests or ledger.rows.state[event.row] != ROW_FREE:
         return False
@@ -53,7 +76,7 @@ def _binds(ledger: Ledger, event: Admitted | Resumed, change: Change) -> bool:
     if event.prompt_len < 0 or event.evict_floor < 0:
         return False
     for group, cursor in zip(layout.window_groups, event.evicted_len, strict=True):
-        bound = transitions.cursor_bound(prefix, group.window or 0, group.page_size)
+        bound = transitions.cursor_bound(committed, group.window or 0, group.page_size)
         if not 0 <= cursor <= bound or cursor % group.page_size:
             return False
     return change.joined_at is not None and joins_cached(ledger, event.pages, change.joined_at)
@@ -150,7 +173,9 @@ def _waiting_released(ledger: Ledger, event: Released) -> bool:
     if waiting is None or event.rid in ledger.requests or event.reason == "finished":
         return False
     backup = b"" if waiting.backup is None else waiting.backup.tobytes()
-    return event.host_pages.tobytes() == backup and not any(map(len, event.pages))
+    if event.host_pages.tobytes() != backup or not _gives_back(ledger, event.host_pages):
+        return False
+    return not any(map(len, event.pages))
 
 
 def _holds(ledger: Ledger, rid: str, row: int) -> bool:
@@ -169,10 +194,23 @@ def _row_goes(ledger: Ledger, row: int, pages: PageLists, change: Change) -> boo
 
 
 def retracted(ledger: Ledger, event: Retracted, change: Change) -> bool:
-    """The request is there and owns no pin, and its row lets go of all it has."""
+    """The request is there and owns no pin, its row lets go, its backup is on FREE host pages."""
     if not _holds(ledger, event.rid, event.row) or _owns_pins(ledger, event.rid):
         return False
-    return _row_goes(ledger, event.row, event.pages, change)
+    return _backs_up(ledger, change) and _row_goes(ledger, event.row, event.pages, change)
+
+
+def _backs_up(ledger: Ledger, change: Change) -> bool:
+    """Whether a backup has as many FREE host pages as it has pages to keep, each once."""
+    saved, host = change.saved, ledger.host
+    if saved is None or host is None:
+        return True
+    pages, num = saved.host_pages, len(saved.host_pages)
+    if num != len(saved.pages):
+        return False
+    if host.free.is_head(pages):
+        return True
+    return host.state.take(pages).tobytes() == bytes(num) and distinct(pages)
 
 
 def saved(ledger: Ledger, event: SessionSaved, change: Change) -> bool:

@@ -76,7 +76,6 @@ class RetractionCommands(AdmissionCommands, PageGranting, PublishingCommands):
             return Retraction(rid, None, why_not)
         pages = self.ledger.host.free.head(kept.pages.size)
         self._retract(rid, row, pages, self._copy_pins(_by_group(kept, self.ledger.no_pages)))
-        self._counts["backups"] += 1
         record = self.ledger.record(rid)
         assert record is not None  # it waits now
         return Retraction(rid, record.retraction_backup, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from kvlife.ledger import PageState, RowState
+from kvlife.ledger import PageSpace, PageState, RowState
 
 if TYPE_CHECKING:
     from kvlife.engine.observer import Observer
@@ -19,15 +19,18 @@ class Stats:
     """What an observer or engine holds and has done; counts of one moment.
 
     `pages`: state name to count, for each page space by name, and `group_pages` the pages in use
-    by state for each cache group. `oldest_pin_ns` is how long the oldest pin has been held by the
+    by state for each cache group; `host_pages` the host's pages by state, empty without a host
+    space, of which `backups` counts the requests that wait on some. `oldest_pin_ns` is how long the oldest pin has been held by the
     clock of the events. `refusals` counts by error name, `violations` by invariant id.
     """
 
     pages: Mapping[str, Mapping[str, int]]
     group_pages: Mapping[str, Mapping[str, int]]
+    host_pages: Mapping[str, int]
     rows: Mapping[str, int]
     requests: int
     waiting: int
+    backups: int
     sessions: int
     sessions_in_turn: int
     pins: int
@@ -38,6 +41,7 @@ class Stats:
     hit_tokens: int
     evicted_pages: int
     retractions: int
+    restored_tokens: int
     finished: int
     aborts: int
     refusals: Mapping[str, int]
@@ -55,9 +59,13 @@ def count_pages(observer: Observer) -> dict[str, dict[str, int]]:
     """Pages by state of each page space."""
     counted = {}
     for layout, space in zip(observer.ledger.layout.spaces, observer.ledger.spaces, strict=True):
-        counts = np.bincount(space.state, minlength=len(PageState))
-        counted[layout.name] = {state.name: int(counts[state]) for state in PageState}
+        counted[layout.name] = _by_state(space)
     return counted
+
+
+def _by_state(space: PageSpace) -> dict[str, int]:
+    counts = np.bincount(space.state, minlength=len(PageState))
+    return {state.name: int(counts[state]) for state in PageState}
 
 
 def _count_group_pages(observer: Observer) -> dict[str, dict[str, int]]:
@@ -84,9 +92,11 @@ def collect_stats(observer: Observer) -> Stats:
     return Stats(
         pages=count_pages(observer),
         group_pages=_count_group_pages(observer),
+        host_pages={} if ledger.host is None else _by_state(ledger.host),
         rows={state.name: int(rows[state]) for state in RowState},
         requests=len(ledger.requests),
         waiting=len(ledger.waiting),
+        backups=sum(waiting.backup is not None for waiting in ledger.waiting.values()),
         sessions=len(ledger.sessions),
         sessions_in_turn=sum(item.rid is not None for item in ledger.sessions.values()),
         pins=len(ledger.pins),
@@ -97,6 +107,7 @@ def collect_stats(observer: Observer) -> Stats:
         hit_tokens=counts.get("hit_tokens", 0),
         evicted_pages=counts.get("evicted_pages", 0),
         retractions=counts.get("retractions", 0),
+        restored_tokens=counts.get("restored_tokens", 0),
         finished=counts.get("finished", 0),
         aborts=counts.get("aborts", 0),
         refusals=dict(refusals),
