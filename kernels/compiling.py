@@ -32,7 +32,7 @@ class Specimen:
     name of its type (`*i32`, `*u8`, `i32`, `i64`, `fp32`, ...), `constexprs` the others to their
     values. `aligned` names the arguments that are multiples of 16 (pointers and sizes), as a launch
     finds out by itself. `widest` is the access in bytes that the machine code must show at least,
-    as a load and as a store, or None.
+    in each of its `ways` (a digest only loads, a fill only stores), or None.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Specimen:
     aligned: tuple[str, ...] = ()
     num_warps: int = 4
     widest: int | None = None
+    ways: tuple[str, ...] = ("load", "store")
 
 
 @attrs.frozen(kw_only=True)

@@ -34,7 +34,9 @@ def check_staging(
 ) -> None:
     """Staging rows hold a page each, on the arena's device or pinned; `rows` name some of them."""
     check_tensor(operation, "staging", staging, dtype=torch.uint8, shape=(None, None))
-    if staging.device != arena.device and not (staging.device.type == "cpu" and staging.is_pinned()):
+    if staging.device != arena.device and not (
+        staging.device.type == "cpu" and staging.is_pinned()
+    ):
         refuse(
             operation,
             f"staging on {arena.device} or in pinned host memory",
@@ -52,7 +54,9 @@ def check_staging(
         refuse(operation, "staging rows apart from each other", "they overlap", "give it whole")
     if rows is None:
         if staging.shape[0] < num:
-            refuse(operation, f"{num} pages", f"staging has {staging.shape[0]} rows", "give a row each")
+            refuse(
+                operation, f"{num} pages", f"staging has {staging.shape[0]} rows", "give a row each"
+            )
         return
     check_tensor(operation, "rows", rows, dtype=INTS, shape=(num,), device=arena.device)
     _check_range(operation, "rows", rows, staging.shape[0])

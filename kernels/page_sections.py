@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -35,3 +36,21 @@ def sections(arena: Tensor, planes: Planes, plane: Plane, num_bytes: int) -> Ten
         (plane.page_stride // num_bytes, plane.layer_stride // num_bytes, 1),
         words.storage_offset() + plane.offset // num_bytes,
     )
+
+
+def contents(arena: Tensor, planes: Planes, staging: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each plane its sections, and the columns of staging rows that hold them."""
+    num_bytes = element_bytes(planes, arena, staging)
+    low = 0
+    for plane in planes.planes:
+        high = low + plane.num_layers * plane.page_bytes
+        columns = words_of(staging[:, low:high], num_bytes)
+        yield sections(arena, planes, plane, num_bytes), columns
+        low = high
+
+
+def staged_rows(pages: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The pages that are not padding, and the staging row of each."""
+    rows = torch.arange(pages.numel(), device=pages.device) if rows is None else rows
+    real = pages != 0
+    return pages[real].long(), rows[real].long()

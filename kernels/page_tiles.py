@@ -1,8 +1,8 @@
-"""Work lists of the kernels that move or read whole pages, over all layers and planes in one launch.
+"""Work lists of the kernels on whole pages, which take all layers and planes in one launch.
 
-A kernel gets a table of *tiles*: stretches of one page's content, which are the same for each page
-but for `page * page_stride`. Which plane and layer a tile belongs to, and how planes lie, is settled
-here, once for each arena; a program looks up its tiles and moves words.
+A kernel gets a table of *tiles*: stretches of one page's content, the same for each page but for
+`page * page_stride`. Which plane and layer a tile belongs to, and how planes lie, is settled here,
+once for each arena; a program looks up its tiles and moves words.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAX_WORD_BYTES = 16
 INT64_MAX = 2**63 - 1
 
 
-def _count(plane: "Plane", attribute: "attrs.Attribute[int]", value: int) -> None:
+def _count(plane: "Plane", attribute: "attrs.Attribute[int]", value: object) -> None:
     """An attrs validator: the field is an int from 0 (offset) or 1 (anything else) to 2^63 - 1."""
     least = 0 if attribute.name == "offset" else 1
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= INT64_MAX:

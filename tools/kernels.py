@@ -34,9 +34,10 @@ def flaws_of(specimen: Specimen, compiled: Compiled) -> list[str]:
         flaws.append(f"{compiled.spills} spills")
     if compiled.local_bytes:
         flaws.append(f"{compiled.local_bytes} bytes of local memory")
-    narrowest = min(compiled.widest_load, compiled.widest_store)
+    widths = {"load": compiled.widest_load, "store": compiled.widest_store}
+    narrowest = min(widths[way] for way in specimen.ways)
     if specimen.widest is not None and narrowest < specimen.widest:
-        flaws.append(f"no access of {specimen.widest} bytes both ways")
+        flaws.append(f"no {' and '.join(specimen.ways)} of {specimen.widest} bytes")
     return flaws
 
 

@@ -28,12 +28,13 @@ def copy_pages(
     """Copy page `src[i]` to page `dst[i]`, over all layers and planes.
 
     `arena` uint8 [bytes], contiguous, changed in place. `src` and `dst` int32 or int64 [n], of any
-    stride, on its device. A pair to page 0 is padding and skipped; a source may stand several times.
-    A target stands once and is no source: all pairs are copied at the same time. On the CPU a page
-    outside the pool, a copy from page 0 and such a target are a `KernelError`; on a device, where
-    looking would stop the stream, the first two are skipped and go to `violations`, as OUTSIDE and
-    RESERVED_TOUCHED (where: i), and a target that is written twice, or read beside, holds words of
-    either page. Raises `KernelError`.
+    stride, on its device. A pair to page 0 is padding and skipped. A source may stand several
+    times, a target once, and no target is a source: all pairs are copied at the same time.
+
+    On the CPU a page outside the pool, a copy from page 0 and a target that breaks this are a
+    `KernelError`. On a device looking would stop the stream: the first two are skipped and go to
+    `violations`, as OUTSIDE and RESERVED_TOUCHED (where: i), and a target that is written twice, or
+    read beside, holds words of either page. Raises `KernelError`.
     """
     check_arena(NAME, arena, planes)
     check_pages(NAME, "src", src, arena, planes.num_pages)
