@@ -14,6 +14,7 @@ from kvlife.sizing.dtypes import (
 )
 from kvlife.sizing.geometry import (
     Compressed,
+    CompressorState,
     FullAttention,
     Heads,
     Latent,
@@ -21,10 +22,12 @@ from kvlife.sizing.geometry import (
     LayerCache,
     ModelGeometry,
     RecurrentState,
+    SharedWindow,
     SlidingWindow,
     SparseIndexed,
 )
 from kvlife.sizing.parallel import Parallel
+from kvlife.sizing.reading.quantization import checkpoint_quantization
 
 __all__ = [
     "CPU",
@@ -33,6 +36,7 @@ __all__ = [
     "Cell",
     "CellPart",
     "Compressed",
+    "CompressorState",
     "Derivation",
     "Draft",
     "FullAttention",
@@ -47,8 +51,10 @@ __all__ = [
     "Platform",
     "RecurrentState",
     "ScaleLayout",
+    "SharedWindow",
     "SlidingWindow",
     "SparseIndexed",
+    "checkpoint_quantization",
     "configure_kv_cache_dtype",
     "group_bytes",
 ]

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import attrs
 
-from kvlife.sizing.derivation import Derivation
+from kvlife.errors import ConfigError
+from kvlife.sizing.derivation import Derivation, Value
 from kvlife.sizing.drafts import Draft
 from kvlife.sizing.dtypes import KvDtype
 from kvlife.sizing.geometry import ModelGeometry
+from kvlife.sizing.layers import (
+    Compressed,
+    CompressorState,
+    LatentIndexed,
+    Layer,
+    LayerCache,
+    RecurrentState,
+    SharedWindow,
+    SlidingWindow,
+)
 from kvlife.sizing.parallel import Parallel
+from kvlife.sizing.parts import CellPart, Terms, parts_of
 
-
-@attrs.frozen(kw_only=True)
-class CellPart:
-    """One tensor's part of one entry (or slot) in one layer: `shape` of `dtype` (torch's name)."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    num_bytes: int
+__all__ = ["Cell", "CellPart", "GroupBytes", "group_bytes"]
 
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """What `num_layers` layers of one kind keep for one entry (or slot), each the same."""
+    """What `num_layers` layers of one kind, each the same, keep for one entry (or slot)."""
 
     kind: str
     num_layers: int
     parts: tuple[CellPart, ...]
+    inputs: tuple[tuple[str, Value], ...] = ()
 
     @property
     def layer_bytes(self) -> int:
         """Bytes of one entry in one layer."""
         return sum(part.num_bytes for part in self.parts)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of one entry in all these layers."""
+        return self.num_layers * self.layer_bytes
+
+    @property
+    def formula(self) -> str:
+        """The arithmetic of `num_bytes`: `32 layers x (k 8 x 128 x 2 + v 8 x 128 x 2)`."""
+        return f"{self.num_layers} layers x ({' + '.join(part.formula for part in self.parts)})"
 
 
 @attrs.frozen(kw_only=True)
@@ -42,15 +59,18 @@ class GroupBytes:
     """The bytes of one cache group on one rank.
 
     `kind` is "full", "window", "compressed" or "state". A state group has slots; the others have
-    entries, one for every `tokens_per_entry` tokens of a sequence (compression times decode
-    context parallelism; 1 without). `window` is in tokens, the query included.
+    entries, one for every `tokens_per_entry` tokens of a sequence: the compression ratio, times
+    the ranks of decode context parallelism, times HiSparse's host-to-device ratio; 1 without.
+    Pages hold whole entries. `window` is in tokens, the query included. `is_published` says of a
+    state group whether prefixes keep slots too: a recurrence's state does, a compressor's not.
     """
 
     name: str
     kind: str
-    window: int | None
-    tokens_per_entry: int
-    cells: tuple[Cell, ...]
+    window: int | None = None
+    tokens_per_entry: int = 1
+    cells: tuple[Cell, ...] = ()
+    is_published: bool = True
 
     @property
     def num_layers(self) -> int:
@@ -60,12 +80,15 @@ class GroupBytes:
     @property
     def entry_bytes(self) -> int:
         """Bytes of one entry (or slot) over all layers."""
-        return sum(cell.num_layers * cell.layer_bytes for cell in self.cells)
+        return sum(cell.num_bytes for cell in self.cells)
 
     @property
     def bytes_per_token(self) -> int | Fraction:
         """Bytes a token; a fraction where several tokens share an entry; 0 for a state group."""
-        raise NotImplementedError
+        if self.kind == "state":
+            return 0
+        exact = Fraction(self.entry_bytes, self.tokens_per_entry)
+        return int(exact) if exact.denominator == 1 else exact
 
     @property
     def bytes_per_slot(self) -> int:
@@ -74,8 +97,60 @@ class GroupBytes:
 
     @property
     def derivation(self) -> Derivation:
-        """Bytes a token (or a slot), with formula and inputs."""
-        raise NotImplementedError
+        """Bytes a token (or a slot), with the formula and its inputs by name."""
+        formula = " + ".join(cell.formula for cell in self.cells) or "no layer on this rank"
+        inputs = {"layers": self.num_layers}
+        if self.tokens_per_entry > 1:
+            formula = f"({formula}) / {self.tokens_per_entry} tokens an entry"
+            inputs["tokens an entry"] = self.tokens_per_entry
+        is_state = self.kind == "state"
+        return Derivation(
+            value=self.bytes_per_slot if is_state else self.bytes_per_token,
+            unit="bytes a slot" if is_state else "bytes a token",
+            formula=formula,
+            inputs={
+                **inputs,
+                **{
+                    f"{cell.kind}: {name}": item
+                    for cell in self.cells
+                    for name, item in cell.inputs
+                },
+            },
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _GroupKey:
+    """What the caches of one group have in common: their lifetime rule, and its number."""
+
+    kind: str
+    number: int = 1
+    is_indexed: bool = attrs.field(default=False, eq=False)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Full first, then by compression, then windows from the widest, then states."""
+        widest_first = -self.number if self.kind == "window" else self.number
+        return KINDS.index(self.kind), widest_first
+
+
+KINDS = ("full", "compressed", "window", "state", "compressor")
+NAMES = {"window": "swa"}
+
+
+def _key(cache: LayerCache) -> _GroupKey:
+    match cache:
+        case SlidingWindow() | SharedWindow():
+            return _GroupKey(kind="window", number=cache.window)
+        case Compressed():
+            is_indexed = cache.index_head_dim is not None
+            return _GroupKey(kind="compressed", number=cache.ratio, is_indexed=is_indexed)
+        case RecurrentState():
+            return _GroupKey(kind="state")
+        case CompressorState():
+            return _GroupKey(kind="compressor")
+        case _:
+            return _GroupKey(kind="full", is_indexed=isinstance(cache, LatentIndexed))
 
 
 def group_bytes(
@@ -88,9 +163,107 @@ def group_bytes(
 ) -> tuple[GroupBytes, ...]:
     """The bytes of each cache group on the rank of `parallel`, the draft's layers included.
 
-    Order: full, compressed by ratio, windows from the widest, state. `host_to_device_ratio`
-    (HiSparse) is how many tokens the host holds for each one on the device: their index keys
-    stay on the device, so each device token pays for that many.
-    Raises `ConfigError` where heads do not divide, or a layer cannot be kept in this dtype.
+    Every rank has every group of the model, in the same order: full, compressed by ratio, windows
+    from the widest, recurrent state, compressors' state; a group without layers on this rank takes
+    0 bytes. `host_to_device_ratio` (HiSparse) is how many tokens of the sequence, whose values lie
+    on the host, stand behind each entry on the device; their index keys stay on the device.
+    Raises `ConfigError` where heads do not divide, or a cache cannot be kept in this dtype.
     """
-    raise NotImplementedError
+    draft_layers = draft.geometry.layers if draft is not None and draft.geometry is not None else ()
+    caches = [cache for layer in (*geometry.layers, *draft_layers) for cache in layer]
+    keys = sorted({_key(cache) for cache in caches}, key=lambda key: key.place)
+    _check_host_ratio(geometry, host_to_device_ratio)
+    stage = parallel.stage(geometry.num_layers)
+    terms = Terms(
+        dtype=dtype,
+        model_dtype=geometry.model_dtype,
+        parallel=parallel,
+        num_index_keys=host_to_device_ratio,
+    )
+    cells: dict[_GroupKey, list[Cell]] = {key: [] for key in keys}
+    for key, cell in _cells("", geometry.layers[stage.start : stage.stop], terms):
+        cells[key].append(cell)
+    if draft is not None and parallel.is_last_stage:
+        for key, cell in _draft_cells(draft, geometry, terms):
+            cells[key].append(cell)
+    return tuple(_group(key, keys, tuple(cells[key]), terms) for key in keys)
+
+
+def _group(
+    key: _GroupKey, keys: list[_GroupKey], cells: tuple[Cell, ...], terms: Terms
+) -> GroupBytes:
+    is_alone = sum(other.kind == key.kind for other in keys) == 1
+    name = NAMES.get(key.kind, key.kind)
+    return GroupBytes(
+        name=name if is_alone else f"{name}-{key.number}",
+        kind="state" if key.kind == "compressor" else key.kind,
+        window=key.number if key.kind == "window" else None,
+        tokens_per_entry=_tokens_per_entry(key, terms),
+        cells=cells,
+        is_published=key.kind != "compressor",
+    )
+
+
+def _tokens_per_entry(key: _GroupKey, terms: Terms) -> int:
+    if key.kind in {"state", "compressor"}:
+        return 1
+    ratio = key.number if key.kind == "compressed" else 1
+    return ratio * terms.parallel.dcp * (terms.num_index_keys if key.is_indexed else 1)
+
+
+def _cells(prefix: str, layers: Iterable[Layer], terms: Terms) -> Iterator[tuple[_GroupKey, Cell]]:
+    """One cell for the layers that keep the same, with the group that it belongs to."""
+    for cache, num_layers in Counter(cache for layer in layers for cache in layer).items():
+        parts, inputs = parts_of(cache, terms)
+        kind = prefix + _spelled(type(cache).__name__)
+        cell = Cell(kind=kind, num_layers=num_layers, parts=parts, inputs=tuple(inputs.items()))
+        yield _key(cache), cell
+
+
+def _spelled(name: str) -> str:
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _draft_cells(
+    draft: Draft, target: ModelGeometry, terms: Terms
+) -> Iterator[tuple[_GroupKey, Cell]]:
+    terms = attrs.evolve(terms, dtype=draft.dtype or terms.dtype)
+    if draft.geometry is None:
+        assert draft.num_layers is not None
+        layers: tuple[Layer, ...] = ((_sized_like(target),),) * draft.num_layers
+        return _cells(f"{draft.algorithm} draft, ", layers, terms)
+    # A draft of its own size is not split: it keeps each token that a target's entry is for.
+    terms = attrs.evolve(
+        terms,
+        model_dtype=draft.geometry.model_dtype,
+        num_index_keys=1,
+        copies=terms.parallel.dcp * terms.num_index_keys,
+    )
+    return _cells(f"{draft.algorithm} draft, ", draft.geometry.layers, terms)
+
+
+def _sized_like(target: ModelGeometry) -> LayerCache:
+    """The cache of the target's last layer of its first kind that has entries for tokens."""
+    for kind in ("full", "window", "compressed"):
+        for layer in reversed(target.layers):
+            for cache in layer:
+                if _key(cache).kind == kind:
+                    return cache
+    raise ConfigError("no layer of the target keeps tokens, so a draft cannot have its size")
+
+
+def _check_host_ratio(geometry: ModelGeometry, ratio: int) -> None:
+    if type(ratio) is not int or ratio < 1:
+        raise ConfigError(f"host_to_device_ratio must be at least 1, got {ratio!r}")
+    if ratio == 1:
+        return
+    keys = {_key(cache).kind: set[bool]() for layer in geometry.layers for cache in layer}
+    for layer in geometry.layers:
+        for cache in layer:
+            key = _key(cache)
+            keys[key.kind].add(key.is_indexed)
+    if False in keys.get("full", ()) or not any(True in found for found in keys.values()):
+        raise ConfigError(
+            f"host_to_device_ratio is {ratio}, and attention keeps tokens without index keys, by"
+            " which alone the device knows what to fetch from the host: use a ratio of 1"
+        )

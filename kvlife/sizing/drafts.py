@@ -4,23 +4,58 @@ from __future__ import annotations
 
 import attrs
 
+from kvlife.errors import ConfigError
 from kvlife.sizing.dtypes import KvDtype
 from kvlife.sizing.geometry import ModelGeometry
+
+OTHER_NAMES = {"EAGLE3": "EAGLE", "NEXTN": "EAGLE", "MTP": "EAGLE"}
+AT_TARGET_SIZE = ("EAGLE", "STANDALONE")
+AT_OWN_SIZE = ("DFLASH", "DSPARK")
+KNOWN = (*AT_TARGET_SIZE, *AT_OWN_SIZE)
+
+
+def _named(algorithm: str) -> str:
+    name = algorithm.upper()
+    return OTHER_NAMES.get(name, name)
 
 
 @attrs.frozen(kw_only=True)
 class Draft:
-    """What drafts tokens, and with which layers.
+    """What drafts tokens, and with which layers; they lie beside the model's last ones.
 
-    EAGLE and STANDALONE add `num_layers` layers at the target's cell size; DFLASH and DSPARK keep
-    their own cells, those of `geometry` under `dtype` (None: the target's). Names are upper case;
-    EAGLE3, NEXTN and MTP are EAGLE. `num_draft_tokens` is the most tokens one step verifies, and
-    `topk` above 1 means a tree.
+    EAGLE (also EAGLE3, NEXTN, MTP) and STANDALONE add `num_layers` layers at the target's cell
+    size; DFLASH and DSPARK keep their own cells, those of `geometry`. `dtype` is that of the
+    draft's KV (None: the target's). `num_draft_tokens` is the most tokens that one step verifies,
+    and a `topk` above 1 means a tree.
     """
 
-    algorithm: str
+    algorithm: str = attrs.field(converter=_named)
     num_layers: int | None = None
     geometry: ModelGeometry | None = None
     dtype: KvDtype | None = None
     num_draft_tokens: int = 1
     topk: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        if self.algorithm not in KNOWN:
+            raise ConfigError(
+                f"unknown draft {self.algorithm!r}: one of {', '.join((*KNOWN, *OTHER_NAMES))}"
+            )
+        for name in ("num_layers", "num_draft_tokens", "topk"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(f"{name} of a draft must be at least 1, got {value!r}")
+        if self.is_own_size and self.geometry is None:
+            raise ConfigError(
+                f"a {self.algorithm} draft keeps cells of its own size: give its geometry"
+            )
+        if not self.is_own_size and (self.num_layers is None or self.geometry is not None):
+            raise ConfigError(
+                f"a {self.algorithm} draft keeps layers of the target's size: give num_layers,"
+                " and no geometry"
+            )
+
+    @property
+    def is_own_size(self) -> bool:
+        """Whether the draft's cells have a size of their own."""
+        return self.algorithm in AT_OWN_SIZE

@@ -7,112 +7,41 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kvlife.errors import ConfigError
-
-
-def _whole(_: object, field: attrs.Attribute[int], value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{field.name} must be a whole number of at least 1, got {value!r}")
-
-
-def _size() -> int:
-    # attrs' stub types a field by its default; here the annotation beside it says what it is.
-    return attrs.field(validator=_whole)  # type: ignore[no-any-return]
-
-
-@attrs.frozen(kw_only=True)
-class Heads:
-    """`num` equal parts of `dim` values: what tensor parallelism hands out whole."""
-
-    num: int = _size()
-    dim: int = _size()
-
-
-@attrs.frozen(kw_only=True)
-class FullAttention:
-    """Keys and values of every token."""
-
-    num_kv_heads: int = _size()
-    k_dim: int = _size()
-    v_dim: int = _size()
-
-
-@attrs.frozen(kw_only=True)
-class SlidingWindow:
-    """Keys and values of the last `window` tokens, the query included."""
-
-    num_kv_heads: int = _size()
-    k_dim: int = _size()
-    v_dim: int = _size()
-    window: int = _size()
-
-
-@attrs.frozen(kw_only=True)
-class Latent:
-    """One latent vector a token, V inside, and the rotary part of K beside it."""
-
-    kv_lora_rank: int = _size()
-    rope_dim: int = _size()
-
-
-@attrs.frozen(kw_only=True)
-class LatentIndexed:
-    """A latent with an index key a token, by which attention chooses what it reads."""
-
-    kv_lora_rank: int = _size()
-    rope_dim: int = _size()
-    index_head_dim: int = _size()
-
-
-@attrs.frozen(kw_only=True)
-class SparseIndexed:
-    """Keys and values of every token with an index key, by which blocks of them are chosen."""
-
-    num_kv_heads: int = _size()
-    k_dim: int = _size()
-    v_dim: int = _size()
-    index_head_dim: int = _size()
-
-
-@attrs.frozen(kw_only=True)
-class Compressed:
-    """One entry for every `ratio` tokens, with an index key or none; its window stands beside it.
-
-    The entry is one vector of `dim` values that serves as key and value.
-    """
-
-    ratio: int = _size()
-    dim: int = _size()
-    index_head_dim: int | None = None
-
-
-@attrs.frozen(kw_only=True)
-class RecurrentState:
-    """A state of fixed size a request: the last inputs of a convolution and a recurrent state.
-
-    `conv` lists what the convolution runs over, (`conv_kernel` - 1) inputs of it are kept in the
-    model dtype; `state` is kept in `state_dtype`.
-    """
-
-    state: Heads
-    conv: tuple[Heads, ...] = ()
-    conv_kernel: int = 1
-    state_dtype: str = "float32"
-
-
-LayerCache = (
-    FullAttention
-    | SlidingWindow
-    | Latent
-    | LatentIndexed
-    | SparseIndexed
-    | Compressed
-    | RecurrentState
+from kvlife.sizing.dtypes import named_dtype
+from kvlife.sizing.layers import (
+    Compressed,
+    CompressorState,
+    FullAttention,
+    Heads,
+    Latent,
+    LatentIndexed,
+    Layer,
+    LayerCache,
+    RecurrentState,
+    SharedWindow,
+    SlidingWindow,
+    SparseIndexed,
 )
+from kvlife.sizing.reading.model import read_model
+
+__all__ = [
+    "Compressed",
+    "CompressorState",
+    "FullAttention",
+    "Heads",
+    "Latent",
+    "LatentIndexed",
+    "Layer",
+    "LayerCache",
+    "ModelGeometry",
+    "RecurrentState",
+    "SharedWindow",
+    "SlidingWindow",
+    "SparseIndexed",
+]
 
 
-def _as_layers(
-    layers: Iterable[LayerCache | Iterable[LayerCache]],
-) -> tuple[tuple[LayerCache, ...], ...]:
+def _as_layers(layers: Iterable[LayerCache | Iterable[LayerCache]]) -> tuple[Layer, ...]:
     return tuple((layer,) if isinstance(layer, LayerCache) else tuple(layer) for layer in layers)
 
 
@@ -122,14 +51,58 @@ class ModelGeometry:
 
     A layer may be given as one cache, as several (attention beside a recurrent state, a window
     beside compressed entries), or as none (a layer of experts only, or one that reads the cache of
-    another). `model_dtype` is torch's name of it.
+    another). `model_dtype` is the compute dtype, by torch's name; `context_len` is in tokens.
     """
 
-    layers: tuple[tuple[LayerCache, ...], ...] = attrs.field(converter=_as_layers)
+    layers: tuple[Layer, ...] = attrs.field(converter=_as_layers)
     model_dtype: str = "bfloat16"
-    context_len: int = _size()
+    context_len: int
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.context_len) is not int or self.context_len < 1:
+            raise ConfigError(
+                f"context_len must be a whole number of at least 1, got {self.context_len!r}"
+            )
+        named_dtype(self.model_dtype)
+        if not any(self.layers):
+            raise ConfigError("no layer keeps a cache: there is nothing to size")
+        for idx, layer in enumerate(self.layers):
+            for cache in layer:
+                self._check(idx, cache)
+
+    def _check(self, idx: int, cache: object) -> None:
+        if not isinstance(cache, LayerCache):
+            raise ConfigError(f"layer {idx} has {cache!r}, which is no kind of cache")
+        if isinstance(cache, RecurrentState):
+            named_dtype(cache.state_dtype)
+        if isinstance(cache, SlidingWindow | SharedWindow) and cache.window > self.context_len:
+            raise ConfigError(
+                f"layer {idx} has a window of {cache.window} tokens, and the context is"
+                f" {self.context_len}: raise the context to {cache.window} or more, or make the"
+                " layer full attention, which it is within this context"
+            )
+
+    @property
+    def num_layers(self) -> int:
+        """Layers in all, with and without a cache."""
+        return len(self.layers)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object]) -> ModelGeometry:
-        """Read a Hugging Face config.json; raises `ConfigError` that names what it lacks."""
-        raise NotImplementedError
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        context_len: int | None = None,
+        model_dtype: str | None = None,
+    ) -> ModelGeometry:
+        """Read a Hugging Face config.json; the language model of one with several.
+
+        `context_len` and `model_dtype` go before what the config says. Raises `ConfigError` that
+        names the keys that are missing, or the one whose value cannot be.
+        """
+        reading = read_model(config, context_len=context_len, model_dtype=model_dtype)
+        return cls(
+            layers=reading.layers,
+            model_dtype=reading.model_dtype,
+            context_len=reading.context_len,
+        )
