@@ -100,7 +100,7 @@ class Checker:
         self._compile()
 
     def attach(self, ids: Iterable[str]) -> None:
-        """Somebody else looks after these invariants in this run; what they find comes to `note`."""
+        """Somebody else looks after these invariants in this run; `note` takes what they find."""
         known = [invariant.id for invariant in self._catalogue]
         looked_after = {_known("invariant id", of, known) for of in ids}
         self._catalogue = [
@@ -116,7 +116,7 @@ class Checker:
         return self._report(invariant, evidence, seq, None, after=True)
 
     def found_at(self, seq: int) -> bool:
-        """Whether the checks here found something at this event; of the latest thousand findings."""
+        """Whether the checks here found something at this event, of late."""
         return seq in self._faulty
 
     @property

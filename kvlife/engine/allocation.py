@@ -16,9 +16,10 @@ from kvlife.engine.granting import PageGranting
 from kvlife.errors import BadArgument, BadLength
 from kvlife.events import Allocated, Committed, PageLists, RolledBack
 from kvlife.events.arrays import NO_LINKS
-from kvlife.ledger import EMPTY, Change, derive_allocated
+from kvlife.ledger import Change, derive_allocated
 from kvlife.ledger.entries import rows_entries
 from kvlife.ledger.spans import num_at, spans_of
+from kvlife.pools.contract import Slots
 
 I32 = npt.NDArray[np.int32]
 ONE = np.array(1, np.int32)
@@ -48,10 +49,11 @@ class AllocationCommands(PageGranting):
         lens: object,
         *,
         window_start_lens: object = None,
-    ) -> I32:
+    ) -> Slots:
         """Schedule each request up to `lens` tokens; evicts what must go.
 
-        Returns the slots of the base group for the new tokens, int32, in row order. Where
+        Returns the slots of the base group for the new tokens, int32, in row order: an array, or
+        where pools are attached a tensor on their device. Where
         `window_start_lens` is given, window groups get pages only from there on (a request whose
         KV comes from elsewhere); it takes rows that hold no window page above their floor.
         Raises `BadLength`, `OutOfPages`, `StaleBatch`, `UnknownRequest`.
@@ -62,14 +64,18 @@ class AllocationCommands(PageGranting):
         old = self.ledger.rows.lane(index).allocated
         self._check_growth(rows, old, new)
         if new.tobytes() == old.tobytes():
-            return EMPTY
+            return self._slots(self.ledger.layout.base, rows, old, new)
         cursors = self._skipped(rows, old, new, window_start_lens)
         self._allocate(rows, new, cursors, derive_allocated(self.ledger, index, new, cursors))
         return self._slots(self.ledger.layout.base, rows, old, new)
 
     @command
-    def decode(self, batch: Batch) -> I32:
-        """Schedule one token for each request; returns their slots in the base group."""
+    def decode(self, batch: Batch) -> Slots:
+        """Schedule one token for each request; returns their slots in the base group.
+
+        An array, or where pools are attached a tensor on their device; `last_slots` has the slots
+        in the other groups.
+        """
         rows = self._rows(batch)
         ledger = self.ledger
         index = ledger.index_of(rows)
@@ -78,12 +84,17 @@ class AllocationCommands(PageGranting):
         if 1 in (new > self._capacity).tobytes():
             self._check_growth(rows, old, new)
         change = derive_allocated(ledger, index, new, None)
+        change.one_each = True
         pages = self._allocate(rows, new, None, change)
         return self._decoded_slots(rows, old, change, pages)
 
-    def _decoded_slots(self, rows: I32, old: I32, change: Change, pages: PageLists) -> I32:
+    def _decoded_slots(self, rows: I32, old: I32, change: Change, pages: PageLists) -> Slots:
         """Slots of one more token each: beside the last one, or the first of a new page."""
         base = self.ledger.layout.base
+        if self._pools is not None:
+            there = self._pools.last_slots(base, rows)
+            if there is not None:
+                return there
         kept = self._slots_kept
         if kept is None or kept[0] is not old:
             slots = self._slots_at(base, rows, old)
@@ -154,8 +165,8 @@ class AllocationCommands(PageGranting):
     @command
     def slots(
         self, which: Batch | Sequence[str], start_lens: object, stop_lens: object, group: str
-    ) -> I32:
-        """Slots of positions [start, stop) of each request in a named group, in row order."""
+    ) -> Slots:
+        """Slots of positions [start, stop) of each request in a named group, as `allocate`'s."""
         rows = self._rows(which)
         start = as_lens("start_lens", start_lens, rows.size)
         stop = as_lens("stop_lens", stop_lens, rows.size)
@@ -169,10 +180,15 @@ class AllocationCommands(PageGranting):
             )
         return self._slots(self._group_idx(group), rows, start, stop)
 
-    def last_slots(self, batch: Batch, group: str | None = None) -> I32:
+    @command
+    def last_slots(self, batch: Batch, group: str | None = None) -> Slots:
         """The slot of each request's last allocated token, in the base group or a named one."""
         ledger, rows = self.ledger, self._rows(batch)
         idx = ledger.layout.base if group is None else self._group_idx(group)
+        if self._pools is not None:
+            there = self._pools.last_slots(idx, rows)
+            if there is not None:
+                return there
         return self._slots_at(idx, rows, ledger.rows.lane(ledger.index_of(rows)).allocated - 1)
 
     def _slots_at(self, group: int, rows: I32, positions: I32) -> I32:
@@ -307,8 +323,12 @@ class AllocationCommands(PageGranting):
         self._follow(grant.victims)
         return grant.pages
 
-    def _slots(self, group: int, rows: I32, old: I32, new: I32) -> I32:
+    def _slots(self, group: int, rows: I32, old: I32, new: I32) -> Slots:
         """Slots of positions [old, new) of rows, in row order."""
+        if self._pools is not None:
+            there = self._pools.slots(group, rows, old, new)
+            if there is not None:
+                return there
         layout = self.ledger.layout.groups[group]
         size, table = layout.page_size, self.ledger.tables[group]
         index = self.ledger.index_of(rows)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kvlife.log import LogWriter
-    from kvlife.pools import Pools
+    from kvlife.pools import DeviceFinding, Pools
     from kvlife.prefix import PrefixIndex
 
 # Counts forks in this process: a child finds a number other than its engine was made under.
@@ -45,7 +45,8 @@ class Observer:
     `config` describes the pools; `log`, `checker` and `pools` may be left out (a checker that
     checks every event is the default; `Checker(level="off")` checks nothing). `clock` gives the
     time in ns that stands beside each event. `group`, `rank` and `world_size` name the engine
-    among those of one model. One thread drives it.
+    among those of one model. `pools` are attached before anything is written, and follow every
+    event. One thread drives it.
     """
 
     def __init__(
@@ -72,6 +73,9 @@ class Observer:
         self.log_ns = 0
         self._log = log
         self._pools = pools
+        if pools is not None:
+            pools.attach(self.ledger)
+            self.checker.attach(pools.checks)
         self._clock = clock
         self._closed = ""
         # Whether the log ended the run, and still has to be closed.
@@ -157,6 +161,8 @@ class Observer:
                 layout = with_pages(layout, {event.space: max(event.num_pages, 1)})
                 try:
                     refuse_beyond_memory(layout)
+                    if self._pools is not None:
+                        self._pools.refuse_layout(layout)
                 except ConfigError as error:
                     raise EventError(f"Resized.num_pages: {error}") from error
 
@@ -167,7 +173,7 @@ class Observer:
     def audit(self) -> list[Finding]:
         """Recount the whole state now; what is found goes the way of the policy."""
         self._enter()
-        return self._audit(self.index)
+        return [*self._audit(self.index), *self._audit_pools(wait=True)]
 
     def stats(self) -> Stats:
         """Counts of everything, in one frozen record."""
@@ -181,6 +187,7 @@ class Observer:
             return
         self._enter()
         self._audit(self.index, idle=self.ledger.is_idle)
+        self._audit_pools(wait=True)
         self._end("the engine was closed")
 
     def _end(self, why: str, *, whole: bool = True) -> None:
@@ -245,7 +252,7 @@ class Observer:
         if self._unchecked:
             change = ledger.apply(event, seq, now, change)
             if self._pools is not None:
-                self._apply_to_pools(event, change)
+                self._apply_to_pools(event, change, seq)
             return
         if change is None:
             change = derive(ledger, event)
@@ -262,20 +269,51 @@ class Observer:
             if found is not None:
                 self._handle(found, event, applied=True)
         if self._pools is not None:
-            self._apply_to_pools(event, change)
+            self._apply_to_pools(event, change, seq)
         if checker.due(seq, self.step, event):
             # The prefix index follows once the whole group is folded, so it waits for the next one.
             self._audit(None)
+            self._audit_pools(wait=False)
             self._index_due = self.index is not None
 
-    def _apply_to_pools(self, event: Event, change: Change) -> None:
+    def _apply_to_pools(self, event: Event, change: Change, seq: int) -> None:
         assert self._pools is not None  # the caller looked
         try:
-            self._pools.apply(event, change)
+            self._pools.apply(event, change, seq)
+            found = self._pools.drain()
         except Exception as error:
-            whole = self.ledger.next_seq == self.next_seq
-            self._end(f"the pools failed: {error!r}", whole=whole)
+            self._fail_pools(error)
             raise
+        if found:
+            self._report(found)
+
+    def _audit_pools(self, *, wait: bool) -> list[Finding]:
+        """Hold the device against the ledger; without `wait`, a later step may have the answer."""
+        if self._pools is None or self._unchecked:
+            return []
+        try:
+            self._pools.audit()
+            found = self._pools.drain(wait=wait)
+        except Exception as error:
+            self._fail_pools(error)
+            raise
+        return self._report(found)
+
+    def _fail_pools(self, error: Exception) -> None:
+        whole = self.ledger.next_seq == self.next_seq
+        self._end(f"the pools failed: {error!r}", whole=whole)
+
+    def _report(self, found: Sequence[DeviceFinding]) -> list[Finding]:
+        """What was found on the device goes the way of the policy."""
+        findings = []
+        for one in found:
+            if one.is_echo and self.checker.found_at(one.seq):
+                continue
+            finding = self.checker.note(one.invariant, one.seq, one.evidence)
+            if finding is not None:
+                findings.append(finding)
+                self._handle(finding, None, applied=True)
+        return findings
 
     def _audit(self, index: PrefixIndex | None, *, idle: bool = False) -> list[Finding]:
         begun = perf_counter_ns()

@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING
 from kvlife.pools.contract import DeviceFinding, Pools, Slots
 
 if TYPE_CHECKING:
+    from kvlife.pools.buffers import KvBuffers
     from kvlife.pools.device_pools import DevicePools
+    from kvlife.pools.layouts import KvLayout, Latent, MultiHead
 
-__all__ = ["DeviceFinding", "DevicePools", "Pools", "Slots"]
+__all__ = [
+    "DeviceFinding",
+    "DevicePools",
+    "KvBuffers",
+    "KvLayout",
+    "Latent",
+    "MultiHead",
+    "Pools",
+    "Slots",
+]
 
-_HOMES = {"DevicePools": "kvlife.pools.device_pools"}
+_HOMES = {
+    "DevicePools": "kvlife.pools.device_pools",
+    "KvBuffers": "kvlife.pools.buffers",
+    "KvLayout": "kvlife.pools.layouts",
+    "Latent": "kvlife.pools.layouts",
+    "MultiHead": "kvlife.pools.layouts",
+}
 
 # A type checker reads the imports above, and so reports a name that is not there.
 if not TYPE_CHECKING:
@@ -23,6 +40,8 @@ if not TYPE_CHECKING:
         # Without pools, nobody waits for torch to load.
         from importlib import import_module
 
+        # Says so where torch is absent or too old, before anything asks for it.
+        import_module("kvlife.kernels.dispatch")
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

@@ -25,12 +25,15 @@ Slots = Any  # Any: torch is not loaded where no pools are, and a tensor shares 
 class DeviceFinding:
     """What was found on the device: the invariant that it breaks, and what shows it.
 
-    `seq` is that of the event at which it was found; of an audit, the last one applied then.
+    `seq` is that of the event at which it was found; of an audit, the last one applied then. An
+    echo says what the checker finds by itself of an event, or a state, at fault; where it did, the
+    device and the ledger agree.
     """
 
     invariant: str
     seq: int
     evidence: dict[str, object]
+    is_echo: bool = False
 
 
 class Pools(Protocol):
@@ -55,18 +58,21 @@ class Pools(Protocol):
     def apply(self, event: Event, change: Change, seq: int) -> None:
         """Do on the device what the event says, after the ledger has applied it."""
 
-    def slots(self, group: int, rows: I32, low: I32, high: I32) -> Slots:
-        """Slots of positions [low, high) of each row in a group, in row order."""
-        raise NotImplementedError
+    def slots(self, group: int, rows: I32, low: I32, high: I32) -> Slots | None:  # noqa: ARG002
+        """Slots of positions [low, high) of each row in a group, in row order.
 
-    def last_slots(self, group: int, rows: I32) -> Slots:
-        """The slot of the last allocated position of each row in a group."""
-        raise NotImplementedError
+        None where these pools have no slots of their own: then the ledger's are given.
+        """
+        return None
+
+    def last_slots(self, group: int, rows: I32) -> Slots | None:  # noqa: ARG002
+        """The slot of the last allocated position of each row in a group; None as in `slots`."""
+        return None
 
     def audit(self) -> None:
         """Begin to hold the device's whole state against the ledger's; `drain` has the outcome."""
 
-    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:
+    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:  # noqa: ARG002
         """What was found since it was last asked, at most one step late; with `wait`, all of it."""
         return ()
 
@@ -74,7 +80,7 @@ class Pools(Protocol):
         """Events that the pools want to stand in the log; the observer records them, each once."""
         return ()
 
-    def copy_done(self, pin_id: str) -> bool:
+    def copy_done(self, pin_id: str) -> bool:  # noqa: ARG002
         """Whether the copy under this pin of kind "copy" is complete.
 
         A retraction with a backup is recorded as `Pinned` (reads; one for each group that copies

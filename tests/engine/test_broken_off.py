@@ -12,6 +12,7 @@ from kvlife.errors import InvariantViolation, LogFull
 from kvlife.events import Marked, Protected, Released
 from kvlife.invariants import Invariant
 from kvlife.log import open_run
+from kvlife.pools import Pools
 from kvlife.replay.replaying.session import Settings, replay_run
 
 SOURCES = (str(Path(kvlife.__file__).parent), str(Path(kvlife.__file__).parent.parent))
@@ -131,13 +132,13 @@ def test_an_invariant_that_raises_ends_the_run(tmp_path):
         engine.match(PROMPT)
 
 
-class FailingPools:
+class FailingPools(Pools):
     """Pools whose device fails at the event of a class."""
 
     def __init__(self, event_class):
         self.event_class = event_class
 
-    def apply(self, event, _change):
+    def apply(self, event, _change, _seq):
         if type(event) is self.event_class:
             raise RuntimeError("the device is lost")
 

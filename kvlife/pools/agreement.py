@@ -1,0 +1,221 @@
+"""device-agrees: the device's tensors held against the ledger's columns, and what kernels report.
+
+A tensor is compared by a digest, the sum of its entries under odd weights modulo 2^64. A difference
+in one entry, of however few bits, always changes it: an odd weight has an inverse, and what
+differs is not 0 modulo 2^64. On a GPU the digests are computed on the stream and read at the next
+step; where one differs, the tensor itself is read, and entries are named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kvlife.invariants.finding import MAX_NAMED, few
+from kvlife.kernels.violations import SENTENCES, violations_in
+from kvlife.pools.contract import DeviceFinding
+
+if TYPE_CHECKING:
+    from kvlife.kernels.violations import Violation, Violations
+    from kvlife.ledger import Ledger
+    from kvlife.pools.device_state import DeviceState
+
+I32 = npt.NDArray[np.int32]
+
+AGREES = "device-agrees"
+# Entries that are widened to 64 bits at a time, and so the memory that a digest takes.
+_BLOCK = 1 << 20
+_COLUMNS = 1 << 10
+
+
+def digests_of(tensors: list[Tensor]) -> Tensor:
+    """The digest of each int32 tensor, int64, on their device; nothing waits."""
+    weights = _odd_weights(tensors[0].device)
+    return torch.stack([_digest(tensor.reshape(-1), weights) for tensor in tensors])
+
+
+def _odd_weights(device: torch.device) -> Tensor:
+    """Odd numbers that no short sum relates to one another, from a fixed seed."""
+    drawn = np.random.default_rng(0).integers(0, 1 << 63, 2 * _COLUMNS, dtype=np.int64)
+    return torch.from_numpy(drawn | 1).to(device).reshape(2, _COLUMNS)
+
+
+def _digest(entries: Tensor, weights: Tensor) -> Tensor:
+    total = torch.zeros((), dtype=torch.int64, device=entries.device)
+    for number, block in enumerate(entries.split(_BLOCK)):
+        whole = block.numel() // _COLUMNS * _COLUMNS
+        rows = block[:whole].reshape(-1, _COLUMNS).to(torch.int64)
+        sums = (rows * weights[0]).sum(1)
+        part = (sums * weights[1, : sums.numel()]).sum()
+        part = part + (block[whole:].to(torch.int64) * weights[1, : block.numel() - whole]).sum()
+        # A block's own odd weight: the sums above treat all blocks alike.
+        total = total + part * (2 * number + 1)
+    return total
+
+
+@attrs.frozen(eq=False)
+class _Asked:
+    """A comparison that was begun at `seq`; `done` is the event behind the copy, None on a CPU."""
+
+    seq: int
+    theirs: list[int]
+    mine: Tensor
+    done: torch.cuda.Event | None
+
+    def is_ready(self, *, wait: bool) -> bool:
+        if self.done is None or self.done.query():
+            return True
+        if wait:
+            self.done.synchronize()
+        return wait
+
+
+class Agreement:
+    """Compares a device state with its ledger, one comparison at a time."""
+
+    def __init__(self, state: DeviceState, ledger: Ledger) -> None:
+        """Compare nothing yet."""
+        self._state = state
+        self._ledger = ledger
+        self._asked: _Asked | None = None
+
+    def begin(self) -> list[DeviceFinding]:
+        """Compare both as they are now; what an earlier comparison found, if none had asked yet."""
+        found = self.outcome(wait=True)
+        pairs = self._state.beside(self._ledger).values()
+        theirs = digests_of([torch.from_numpy(np.asarray(array, np.int32)) for _t, array in pairs])
+        mine, done = _to_host(digests_of([tensor for tensor, _a in pairs]))
+        seq = max(self._ledger.next_seq - 1, 0)
+        self._asked = _Asked(seq, theirs.tolist(), mine, done)
+        return found
+
+    def outcome(self, *, wait: bool) -> list[DeviceFinding]:
+        """What the comparison found that was begun; nothing where it is not yet known."""
+        asked = self._asked
+        if asked is None or not asked.is_ready(wait=wait):
+            return []
+        self._asked = None
+        mine = asked.mine.tolist()
+        if mine == asked.theirs:
+            return []
+        pairs = self._state.beside(self._ledger)
+        return [
+            _difference(name, tensor, array, asked.seq, self._ledger)
+            for (name, (tensor, array)), here, there in zip(
+                pairs.items(), mine, asked.theirs, strict=True
+            )
+            if here != there
+        ]
+
+
+def _to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """A copy for the host, and the event behind which it is complete."""
+    if tensor.device.type == "cpu":
+        return tensor.clone(), None
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    done = torch.cuda.Event()
+    done.record(torch.cuda.current_stream(tensor.device))
+    return host, done
+
+
+def _difference(
+    name: str, tensor: Tensor, array: npt.NDArray[np.generic], seq: int, ledger: Ledger
+) -> DeviceFinding:
+    """Which entries of a tensor differ by now, with both values."""
+    here, there = tensor.cpu().numpy().ravel(), np.asarray(array, np.int32).ravel()
+    spots = np.flatnonzero(here != there)
+    evidence: dict[str, object] = {"tensor": name}
+    if not spots.size:
+        evidence["since"] = "it differed at this event and does not any more"
+    else:
+        evidence |= _places(name, spots[:MAX_NAMED], ledger)
+        evidence |= {"device": few(here[spots]), "ledger": few(there[spots])}
+        if spots.size > MAX_NAMED:
+            evidence["num_differing"] = int(spots.size)
+    return DeviceFinding(invariant=AGREES, seq=seq, evidence=evidence)
+
+
+def _places(name: str, spots: npt.NDArray[np.intp], ledger: Ledger) -> dict[str, object]:
+    """Entries of a tensor as rows and indices of a page table, as pages, or as rows."""
+    for group in ledger.layout.groups:
+        if name == f"table of group {group.name!r}":
+            rows, table_idx = np.divmod(spots, group.table_width)
+            return {"rows": few(rows), "table_idx": few(table_idx)}
+    return {"pages" if " of space " in name else "rows": few(spots)}
+
+
+class ViolationWatch:
+    """Reads the violation buffer without waiting for the device, at most one step late."""
+
+    def __init__(self, violations: Violations) -> None:
+        """Nothing is read yet."""
+        self._violations = violations
+        self._on_host = violations.count.device.type == "cpu"
+        # On a CPU the counter is looked at directly, at each event.
+        self._count = violations.count.numpy() if self._on_host else None
+        self._asked: tuple[Tensor, torch.cuda.Event | None] | None = None
+
+    def begin(self) -> list[DeviceFinding]:
+        """Ask for the counter, at the start of a step; what was found before the last one."""
+        if self._on_host:
+            return []
+        found = self.outcome(wait=True)
+        self._asked = _to_host(self._violations.count)
+        return found
+
+    def outcome(self, *, wait: bool) -> list[DeviceFinding]:
+        """What kernels have reported, as far as that is known."""
+        if self._count is not None:
+            return self._read() if self._count[0] else []
+        asked = self._asked
+        if asked is None:
+            return []
+        count, done = asked
+        if done is not None and not done.query():
+            if not wait:
+                return []
+            done.synchronize()
+        self._asked = None
+        return self._read() if int(count[0]) else []
+
+    def _read(self) -> list[DeviceFinding]:
+        """Take all findings out of the buffer; one for each event and kind of finding."""
+        violations = self._violations
+        count = int(violations.count.item())
+        num = min(count, violations.capacity)
+        entries = violations_in(violations.entries[:num].cpu())
+        violations.clear()
+        grouped: dict[tuple[int, int, int], list[Violation]] = {}
+        for entry in entries:
+            grouped.setdefault((entry.seq, entry.code, entry.group), []).append(entry)
+        found = [_reported(several) for several in grouped.values()]
+        if count > num:
+            lost = {"num_not_kept": count - num}
+            found[-1] = attrs.evolve(found[-1], evidence=found[-1].evidence | lost)
+        return found
+
+
+# What kernels find of contents; all else is about tables and states.
+_CONTENT = ("STRANGE_STORE", "CONTENT_CHANGED")
+
+
+def _reported(entries: list[Violation]) -> DeviceFinding:
+    code, seq = entries[0].code, entries[0].seq
+    evidence: dict[str, object] = {
+        "code": code.name,
+        "what": SENTENCES[code],
+        "group": entries[0].group,
+        "pages": few([entry.page for entry in entries]),
+        "where": few([entry.where for entry in entries]),
+    }
+    if len(entries) > MAX_NAMED:
+        evidence["num_found"] = len(entries)
+    if code.name in _CONTENT:
+        return DeviceFinding(invariant="content-unchanged", seq=seq, evidence=evidence)
+    return DeviceFinding(invariant=AGREES, seq=seq, evidence=evidence, is_echo=True)
