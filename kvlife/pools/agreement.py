@@ -8,6 +8,7 @@ step; where one differs, the tensor itself is read, and entries are named.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -150,12 +151,16 @@ def _places(name: str, spots: npt.NDArray[np.intp], ledger: Ledger) -> dict[str,
     return {"pages" if " of space " in name else "rows": few(spots)}
 
 
+Explain = Callable[[Sequence["Violation"]], DeviceFinding]
+
+
 class ViolationWatch:
     """Reads the violation buffer without waiting for the device, at most one step late."""
 
-    def __init__(self, violations: Violations) -> None:
-        """Nothing is read yet."""
+    def __init__(self, violations: Violations, explain: Explain | None = None) -> None:
+        """Nothing is read yet; `explain` makes a finding of what one event and group is told of."""
         self._violations = violations
+        self._explain = _reported if explain is None else explain
         self._on_host = violations.count.device.type == "cpu"
         # On a CPU the counter is looked at directly, at each event.
         self._count = violations.count.numpy() if self._on_host else None
@@ -194,18 +199,14 @@ class ViolationWatch:
         grouped: dict[tuple[int, int, int], list[Violation]] = {}
         for entry in entries:
             grouped.setdefault((entry.seq, entry.code, entry.group), []).append(entry)
-        found = [_reported(several) for several in grouped.values()]
+        found = [self._explain(several) for several in grouped.values()]
         if count > num:
             lost = {"num_not_kept": count - num}
             found[-1] = attrs.evolve(found[-1], evidence=found[-1].evidence | lost)
         return found
 
 
-# What kernels find of contents; all else is about tables and states.
-_CONTENT = ("STRANGE_STORE", "CONTENT_CHANGED")
-
-
-def _reported(entries: list[Violation]) -> DeviceFinding:
+def _reported(entries: Sequence[Violation]) -> DeviceFinding:
     code, seq = entries[0].code, entries[0].seq
     evidence: dict[str, object] = {
         "code": code.name,
@@ -216,6 +217,4 @@ def _reported(entries: list[Violation]) -> DeviceFinding:
     }
     if len(entries) > MAX_NAMED:
         evidence["num_found"] = len(entries)
-    if code.name in _CONTENT:
-        return DeviceFinding(invariant="content-unchanged", seq=seq, evidence=evidence)
     return DeviceFinding(invariant=AGREES, seq=seq, evidence=evidence, is_echo=True)

@@ -248,7 +248,7 @@ def _committed(fold: EventFold, _event: requests.Committed, change: Change, _seq
 
 def _protected(fold: EventFold, event: requests.Protected, change: Change, seq: int) -> None:
     step = fold.flight_of(event.row)
-    fold.pin_leaving(seq, Counter({step: event.rebinds.shape[0]}))
+    fold.pin_leaving(seq, Counter({step: np.unique(event.rebinds[:, 0]).size}))
     for group in fold.ledger.layout.groups:
         base, width = event.row * group.table_width, group.table_width
         links = event.rebinds[event.rebinds[:, 0] == group.idx]
