@@ -7,14 +7,14 @@ lives as long as it does (compressed entries, index keys), or one window group. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import attrs
 
 from kvlife.config import MAX_LEN, MAX_PAGES
 from kvlife.errors import ConfigError
-from kvlife.sizing.cells import GroupBytes
+from kvlife.sizing.cells import CellPart, GroupBytes
 
 # Each section of a pool starts at a multiple of this, so that it can be read in the widest words.
 SECTION_ALIGN = 256
@@ -22,13 +22,13 @@ SECTION_ALIGN = 256
 
 @attrs.frozen(kw_only=True)
 class Buffer:
-    """One tensor: of which group, its shape, torch's name of its dtype, and its bytes.
+    """One tensor: of which pool, its shape, torch's name of its dtype, and its bytes.
 
-    `num_bytes` has what is left free behind it, so that the next one is aligned.
+    `num_bytes` has what is left free behind it, so that the next one in its pool is aligned.
     """
 
     name: str
-    group: str
+    pool: str
     shape: tuple[int, ...]
     dtype: str
     num_bytes: int
@@ -37,6 +37,29 @@ class Buffer:
 def aligned(num_bytes: int) -> int:
     """The bytes up to where the next section starts."""
     return -(-num_bytes // SECTION_ALIGN) * SECTION_ALIGN
+
+
+@attrs.frozen(kw_only=True)
+class _Section:
+    """One tensor of a pool, before it is known how many pages it has."""
+
+    name: str
+    num_layers: int
+    entries: int
+    part: CellPart
+
+    @property
+    def page_bytes(self) -> int:
+        return self.num_layers * self.entries * self.part.num_bytes
+
+    def buffer(self, pool: str, num_pages: int) -> Buffer:
+        return Buffer(
+            name=self.name,
+            pool=pool,
+            shape=(self.num_layers, num_pages, self.entries, *self.part.shape),
+            dtype=self.part.dtype,
+            num_bytes=num_pages * self.page_bytes,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -76,28 +99,29 @@ class PagedPool:
 
     def num_bytes(self, num_pages: int) -> int:
         """Bytes of the buffers of so many pages, the reserved page 0 among them."""
-        return sum(aligned(num_pages * size) for _, size in self._sections())
+        *others, last = [num_pages * section.page_bytes for section in self._sections()] or [0]
+        return sum(map(aligned, others)) + last
 
-    def buffers(self, num_pages: int) -> Iterator[Buffer]:
-        """The tensors of so many pages."""
-        for buffer, size in self._sections():
-            layers, *rest = buffer.shape
-            yield attrs.evolve(
-                buffer, shape=(layers, num_pages, *rest), num_bytes=aligned(num_pages * size)
+    def buffers(self, num_pages: int) -> list[Buffer]:
+        """The tensors of so many pages, one behind the other."""
+        found = [section.buffer(self.name, num_pages) for section in self._sections()]
+        padded = [
+            attrs.evolve(buffer, num_bytes=aligned(buffer.num_bytes)) for buffer in found[:-1]
+        ]
+        return padded + found[-1:]
+
+    def _sections(self) -> list[_Section]:
+        return [
+            _Section(
+                name=f"{group.name}.{cell.kind}.{part.name}",
+                num_layers=cell.num_layers,
+                entries=self.page_size // group.tokens_per_entry,
+                part=part,
             )
-
-    def _sections(self) -> Iterator[tuple[Buffer, int]]:
-        """Each tensor without its pages, and the bytes that a page has in it."""
-        for group in self.groups:
-            entries = self.page_size // group.tokens_per_entry
-            for cell in group.cells:
-                for part in cell.parts:
-                    name = f"{group.name}.{cell.kind}.{part.name}"
-                    shape = (cell.num_layers, entries, *part.shape)
-                    size = cell.num_layers * entries * part.num_bytes
-                    yield Buffer(
-                        name=name, group=self.name, shape=shape, dtype=part.dtype, num_bytes=0
-                    ), size
+            for group in self.groups
+            for cell in group.cells
+            for part in cell.parts
+        ]
 
 
 def paged_pools(groups: Sequence[GroupBytes], page_size: int) -> tuple[PagedPool, ...]:
@@ -112,7 +136,9 @@ def paged_pools(groups: Sequence[GroupBytes], page_size: int) -> tuple[PagedPool
     return tuple(pools if lasting else pools[1:])
 
 
-def state_buffers(group: GroupBytes, num_slots: int, draft_rows: int, num_drafts: int) -> list[Buffer]:
+def state_buffers(
+    group: GroupBytes, num_slots: int, draft_rows: int, num_drafts: int
+) -> list[Buffer]:
     """The tensors of a state pool: its slots with the padding slot, and the drafts' states."""
     found = []
     for label, lead in (("state", (num_slots + 1,)), ("draft", (draft_rows, num_drafts))):
@@ -122,7 +148,7 @@ def state_buffers(group: GroupBytes, num_slots: int, draft_rows: int, num_drafts
         found += [
             Buffer(
                 name=f"{group.name}.{label}.{part.name}",
-                group=group.name,
+                pool=group.name,
                 shape=(cell.num_layers, *lead, *part.shape),
                 dtype=part.dtype,
                 num_bytes=cell.num_layers * times * part.num_bytes,

@@ -13,6 +13,11 @@ from kvlife.sizing.derivation import Derivation, Value, shown
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
+def identifier(text: str) -> str:
+    """A name as it may stand in a formula."""
+    return text.replace("-", "_").replace(" ", "_")
+
+
 def _as_inputs(inputs: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
     return tuple(inputs.items())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
 
@@ -12,6 +10,7 @@ PER_CONTEXT = 512
 LEAST = 2048
 MOST = 4096
 TOKENS_EACH = 2
+ESTIMATE = "min(max(int(max_total_num_tokens / context_len x 512), 2048), 4096)"
 
 
 def estimated_requests(num_tokens: int, context_len: int) -> int:
@@ -37,36 +36,24 @@ def most_requests(
     slots: tuple[int, int] | None = None,
 ) -> Figure:
     """The most requests of one rank; `slots` are its state slots, and how many a request takes."""
-    caps = {"half_of_tokens": num_tokens // TOKENS_EACH}
-    if asked is None:
-        caps["estimate"] = estimated_requests(num_tokens, context_len)
-    else:
-        caps["asked_for"] = asked_on_this_rank(asked, attention_dp)
     inputs: dict[str, int] = {"max_total_num_tokens": num_tokens, "context_len": context_len}
-    if asked is not None:
+    caps = {"max_total_num_tokens // 2": num_tokens // TOKENS_EACH}
+    if asked is None:
+        caps[ESTIMATE] = estimated_requests(num_tokens, context_len)
+    else:
+        caps["asked // attention_dp"] = asked_on_this_rank(asked, attention_dp)
         inputs |= {"asked": asked, "attention_dp": attention_dp}
     if slots is not None:
         num_slots, per_request = slots
-        caps["state_slots"] = num_slots // per_request
+        caps["state_pool_size // slots_per_request"] = num_slots // per_request
         inputs |= {"state_pool_size": num_slots, "slots_per_request": per_request}
     value = min(caps.values())
     return Figure(
         name="max_running_requests",
         value=value,
         unit="requests",
-        formula="the least of " + ", ".join(f"{name} = {cap:,}" for name, cap in caps.items()),
+        formula=f"min({', '.join(caps)})",
         inputs=inputs,
-        why=f"{_binding(caps)} binds: {_WHY[_binding(caps)]}",
+        numbers=f"min({', '.join(f'{cap:,}' for cap in caps.values())})",
+        why=next(name for name, cap in caps.items() if cap == value),
     )
-
-
-def _binding(caps: Mapping[str, int]) -> str:
-    return min(caps, key=lambda name: (caps[name], name))
-
-
-_WHY = {
-    "half_of_tokens": "each request has two tokens at least, so max_total_num_tokens // 2",
-    "estimate": "min(max(int(max_total_num_tokens / context_len x 512), 2048), 4096)",
-    "asked_for": "the number asked for, divided over the data-parallel ranks",
-    "state_slots": "state_pool_size // slots_per_request",
-}

@@ -55,8 +55,9 @@ class KVCacheConfigResult:
 
     `full_max_total_num_tokens` and `swa_max_total_num_tokens` are None where the model has no
     sliding window; with several windows the latter is the least. `logical_max_total_num_tokens`
-    counts what the host holds too. `pool_config` is the engine's. `buffers` are what is made on
-    the device within the budget, `tables` what stands beside it, `left_over_bytes` what is
+    counts what the host holds too. `rows_pool_size` are the states that each request has one of,
+    whatever is cached (those of compressors). `pool_config` is the engine's. `buffers` are what is
+    made on the device within the budget, `tables` what stands beside it, `left_over_bytes` what is
     available and not planned. `figures` says why.
     """
 
@@ -67,6 +68,7 @@ class KVCacheConfigResult:
     logical_max_total_num_tokens: int
     compressed: tuple[CompressedPlan, ...]
     state: StatePlan | None
+    rows_pool_size: int | None
     pools: tuple[PoolPlan, ...]
     page_size: int
     row_capacity: int

@@ -1,9 +1,11 @@
 """The solve: from bytes to state slots, pages and tokens, the same on every rank of a pipeline.
 
-    available = state slots (their share)  +  tokens x coefficient + bias
+    available = the share of state slots  +  tokens x coefficient + bias + what is left over
 
-where `bias` has each pool's reserved page, and window pools that requests size. Slots and tokens
-are agreed on with the other ranks before anything is refused, so that no rank waits for another.
+where `bias` has each pool's reserved page, and window pools that requests size. What the slots
+leave of their share, less than one slot, is not given to pages: a byte more of memory, and a slot
+more, would take it from them again, and more memory would plan fewer tokens. Slots and tokens are
+agreed on with the other ranks before anything is refused, so that no rank waits for another.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ import attrs
 
 from kvlife.errors import BudgetTooSmall, ConfigError
 from kvlife.sizing.buffers import PagedPool
-from kvlife.sizing.request_caps import TOKENS_EACH
+from kvlife.sizing.request_caps import TOKENS_EACH, estimated_requests
 from kvlife.sizing.search import largest
 from kvlife.sizing.states import StateCost
 from kvlife.sizing.windows import admits_one
 
 USER_LIMIT = "the user's token limit"
+ENGINE_LIMIT = "the most that an engine counts"
+BUDGET = "the budget"
+SHARE = "the state share of the budget"
+LEAST_RANK = "the least over the ranks"
 
 # Agrees with the other ranks: takes this rank's number, gives the least of all.
 Agree = Callable[[int], int]
@@ -46,7 +52,25 @@ class StateDemand:
         slots = self.cost.most_slots(state_share(available, self.ratio))
         if self.useful is not None and self.useful < slots:
             return self.useful, "no request can use more"
-        return slots, "the state share of the budget"
+        return slots, SHARE
+
+
+@attrs.frozen(kw_only=True)
+class RowDemand:
+    """States that each request has one of, and that no prefix keeps: `num_rows`, if it is known."""
+
+    row_bytes: int
+    context_len: int
+    num_rows: int | None = None
+
+    def count(self, num_tokens: int) -> int:
+        """The rows, a padding row included, of a pool of so many tokens."""
+        estimate = min(estimated_requests(num_tokens, self.context_len), num_tokens // TOKENS_EACH)
+        return (estimate if self.num_rows is None else self.num_rows) + 1
+
+    def num_bytes(self, num_tokens: int) -> int:
+        """Their bytes."""
+        return self.count(num_tokens) * self.row_bytes
 
 
 def state_share(available: int, ratio: Fraction) -> int:
@@ -59,14 +83,16 @@ class Demand:
     """What to solve for: pools, the main one first, and what ties the others to it.
 
     `window_len` has the tokens of window pools that requests size; the others have `ratio` tokens
-    for each one of the main pool.
+    for each one of the main pool. `token_limits` are limits beside memory, by who set them.
+    `rows` are the states that each request has one of, whatever is cached.
     """
 
     pools: tuple[PagedPool, ...]
     ratio: Fraction
     window_len: dict[str, int] = attrs.field(factory=dict)
     state: StateDemand | None = None
-    max_total_tokens: int | None = None
+    rows: RowDemand | None = None
+    token_limits: dict[str, int] = attrs.field(factory=dict)
     row_capacity: int = 1
 
     @property
@@ -84,10 +110,15 @@ class Demand:
             )
         return found
 
+    def rows_bytes(self, num_pages: int) -> int:
+        """Bytes of what each request has one of, where the main pool has so many pages."""
+        return 0 if self.rows is None else self.rows.num_bytes(num_pages * self.page_size)
+
     def paged_bytes(self, num_pages: int) -> int:
-        """Bytes of all paged pools, their reserved pages included."""
+        """Bytes of all paged pools, their reserved pages included, and of the rows' states."""
         pages = self.usable_pages(num_pages)
-        return sum(pool.num_bytes(pages[pool.name] + 1) for pool in self.pools)
+        pools = sum(pool.num_bytes(pages[pool.name] + 1) for pool in self.pools)
+        return pools + self.rows_bytes(num_pages)
 
 
 @attrs.frozen(kw_only=True)
@@ -110,20 +141,23 @@ def solve(demand: Demand, available: int, agree: Agree, *, unit_bytes: int = 1) 
     The paged pools get whole units of `unit_bytes`: that of one buffer for several groups.
     """
     why: dict[str, str] = {}
-    slots, state_bytes = None, 0
+    slots, state_bytes, kept = None, 0, 0
     if demand.state is not None:
         own, why["state_pool_size"] = demand.state.most_slots(available)
         slots = _agreed(agree, own, "state slots")
         if slots < own:
-            why["state_pool_size"] = "the least over the ranks"
+            why["state_pool_size"] = LEAST_RANK
         _refuse_few_slots(demand.state, slots, available)
         state_bytes = demand.state.cost.num_bytes(slots)
-    budget = max(0, available) // unit_bytes * unit_bytes - state_bytes
+        kept = state_bytes
+        if why["state_pool_size"] == SHARE:
+            kept = state_share(available, demand.state.ratio)
+    budget = max(0, available) // unit_bytes * unit_bytes - kept
     own_pages, why["max_total_num_tokens"] = _most_pages(demand, slots, budget)
     tokens = _agreed(agree, own_pages * demand.page_size, "tokens")
     num_pages = tokens // demand.page_size
     if num_pages < own_pages:
-        why["max_total_num_tokens"] = "the least over the ranks"
+        why["max_total_num_tokens"] = LEAST_RANK
     _refuse_few_pages(demand, num_pages, budget, why["max_total_num_tokens"])
     return Sizes(
         num_slots=slots,
@@ -149,12 +183,11 @@ def _agreed(agree: Agree, own: int, what: str) -> int:
 
 def _most_pages(demand: Demand, slots: int | None, budget: int) -> tuple[int, str]:
     """The usable pages of the main pool of this rank, and what stopped them from being more."""
-    caps = {"the most that an engine counts": min(pool.most_pages for pool in demand.pools) - 1}
-    ratio = max(demand.ratio, Fraction(1))
+    caps = {ENGINE_LIMIT: min(pool.most_pages for pool in demand.pools) - 1}
     if len(demand.pools) > 1:
-        caps["the most that an engine counts"] = int(caps["the most that an engine counts"] / ratio)
-    if demand.max_total_tokens is not None:
-        caps[USER_LIMIT] = demand.max_total_tokens // demand.page_size
+        caps[ENGINE_LIMIT] = int(caps[ENGINE_LIMIT] / max(demand.ratio, Fraction(1)))
+    for who, limit in demand.token_limits.items():
+        caps[who] = limit // demand.page_size
     if slots is not None and demand.state is not None:
         rows = slots // demand.state.cost.per_request
         if not any(pool.page_bytes for pool in demand.pools):
@@ -162,7 +195,7 @@ def _most_pages(demand: Demand, slots: int | None, budget: int) -> tuple[int, st
             caps["no request can use more"] = filled
     name = min(caps, key=lambda cap: caps[cap])
     pages = largest(lambda num: demand.paged_bytes(num) <= budget, max(caps[name], 0))
-    return pages, name if pages == caps[name] else "the budget"
+    return pages, name if pages == caps[name] else BUDGET
 
 
 def _refuse_few_slots(state: StateDemand, slots: int, available: int) -> None:
@@ -202,6 +235,7 @@ def _refuse_few_pages(demand: Demand, num_pages: int, budget: int, why: str) -> 
 
 
 def _refusal(demand: Demand, text: str, why: str) -> ConfigError:
-    if why == USER_LIMIT:
-        return ConfigError(f"{text}: raise the token limit of {demand.max_total_tokens:,}")
+    if why in demand.token_limits:
+        limit = demand.token_limits[why]
+        return ConfigError(f"{text}: raise the limit of {limit:,} tokens ({why})")
     return BudgetTooSmall(text)

@@ -9,6 +9,7 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
+from kvlife.sizing.ratios import vet_ratio
 from kvlife.sizing.search import largest
 
 Tracking = Literal["off", "lazy", "on"]
@@ -18,23 +19,27 @@ MAX_SLOTS = (1 << 31) - 2
 WITH_PREFIX_CACHE = 3
 
 
+def _to_ratio(value: object) -> Fraction:
+    return vet_ratio("state to full bytes", value)
+
+
 @attrs.frozen(kw_only=True)
 class StateSizing:
     """How the state pool is sized.
 
     `ratio` is state bytes to bytes of the full pool. `num_slots` sets the slots instead (of all
     attention-data-parallel ranks together). `tracking` buffers take 1 slot a request (lazy, or
-    without overlap) or 2. `decode_locks`: whether a decoding request keeps a published state locked.
+    without overlap) or 2. `decode_locks`: whether a decoding request locks a published state.
     """
 
-    ratio: Fraction = Fraction(9, 10)
+    ratio: Fraction = attrs.field(default=Fraction(9, 10), converter=_to_ratio)
     num_slots: int | None = None
     tracking: Tracking = "off"
     decode_locks: bool = True
 
     def __attrs_post_init__(self) -> None:
-        if not self.ratio > 0:
-            raise ConfigError(f"the ratio of state to full bytes must be above 0, got {self.ratio}")
+        if self.num_slots is not None and type(self.num_slots) is not int:
+            raise ConfigError(f"num_slots is a whole number of slots, got {self.num_slots!r}")
         if self.tracking not in ("off", "lazy", "on"):
             raise ConfigError(f"tracking is off, lazy or on, got {self.tracking!r}")
 

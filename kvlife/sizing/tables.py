@@ -7,11 +7,16 @@ free, as graphs and activations do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
 
 import attrs
 
-_ITEM_BYTES = {"int32": 4, "uint8": 1}
+from kvlife.config import Layout
+
+# All tables hold int32: page ids, counts, states, lengths, slots.
+ITEM_BYTES = 4
+DTYPE = "int32"
 
 
 @attrs.frozen(kw_only=True)
@@ -21,34 +26,35 @@ class Table:
     name: str
     space: str
     shape: tuple[int, ...]
-    dtype: str
+    dtype: str = DTYPE
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the whole table."""
-        size = _ITEM_BYTES[self.dtype]
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape) * ITEM_BYTES
 
 
-def device_tables(
-    spaces: Mapping[str, int], widths: Mapping[str, int], *, has_state: bool
-) -> Iterator[Table]:
-    """The tables over `spaces` (their sizes by name: rows, and pages of each pool).
+def index_spaces(layout: Layout) -> dict[str, int]:
+    """The spaces that index tables, by name: the rows, and the pages of each page space."""
+    pages = {f"pages of {space.name}": space.num_pages for space in layout.spaces}
+    return {"rows": layout.num_rows, **pages}
 
-    `widths` has the pages in a row, by pool.
-    """
 
-    def over(name: str, space: str, *width: int, dtype: str = "int32") -> Table:
-        return Table(name=name, space=space, shape=(spaces[space], *width), dtype=dtype)
+def device_tables(layout: Layout, *, has_state: bool) -> Iterator[Table]:
+    """The tables of an engine's layout; `has_state` asks for the state slot of each row."""
+    spaces = index_spaces(layout)
 
-    for length in ("protected_len", "committed_len", "allocated_len"):
+    def over(name: str, space: str, *width: int) -> Table:
+        return Table(name=name, space=space, shape=(spaces[space], *width))
+
+    for length in ("allocated_len", "committed_len", "protected_len", "evict_floor"):
         yield over(length, "rows")
     if has_state:
         yield over("state_slot", "rows")
-    for pool, width in widths.items():
-        yield over(f"page_table.{pool}", "rows", width)
-        yield over(f"page_state.{pool}", f"pages.{pool}", dtype="uint8")
-        yield over(f"page_refs.{pool}", f"pages.{pool}")
-        yield over(f"page_pins.{pool}", f"pages.{pool}")
+    for group in layout.groups:
+        yield over(f"page_table.{group.name}", "rows", group.table_width)
+        if group.window is not None:
+            yield over(f"evicted_len.{group.name}", "rows")
+    for space in layout.spaces:
+        for column in ("page_state", "page_refs", "page_pins"):
+            yield over(f"{column}.{space.name}", f"pages of {space.name}")

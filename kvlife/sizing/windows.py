@@ -14,28 +14,35 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
+from kvlife.sizing.ratios import vet_ratio
+
+
+def _to_ratio(value: object) -> Fraction:
+    return vet_ratio("window to full tokens", value)
 
 
 @attrs.frozen(kw_only=True)
 class ByRatio:
     """Window tokens for each token of the full pool."""
 
-    ratio: Fraction = attrs.field(default=Fraction(4, 5))
-
-    @ratio.validator
-    def _check(self, _: object, ratio: Fraction) -> None:
-        if not ratio > 0:
-            raise ConfigError(f"the ratio of window to full tokens must be above 0, got {ratio}")
+    ratio: Fraction = attrs.field(default=Fraction(4, 5), converter=_to_ratio)
 
 
 @attrs.frozen(kw_only=True)
 class ByRequests:
-    """As much as `num_requests` hold at most, and `num_chunks` prefill chunks in flight."""
+    """As much as the most requests hold, and the prefill chunks in flight: 2 with overlap, else 1.
 
-    num_requests: int
-    eviction_interval: int = 1
-    chunk_len: int = 0
-    num_chunks: int = 2
+    A request's window is evicted every `eviction_interval` steps. A chunk has `chunk_len` tokens.
+    """
+
+    eviction_interval: int = attrs.field(default=1)
+    chunk_len: int = attrs.field(default=8192)
+
+    @eviction_interval.validator
+    @chunk_len.validator
+    def _check(self, field: attrs.Attribute[int], value: object) -> None:
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{field.name} is a whole number of at least 1, got {value!r}")
 
 
 WindowSizing = ByRatio | ByRequests
@@ -60,9 +67,12 @@ def held_window_len(
     )
 
 
-def needed_window_len(held_len: int, page_size: int, sizing: ByRequests) -> Figure:
+def needed_window_len(
+    held_len: int, page_size: int, sizing: ByRequests, num_requests: int, *, overlap: bool
+) -> Figure:
     """The tokens of a window pool that never runs out, in whole pages."""
-    needed = held_len * sizing.num_requests + sizing.num_chunks * sizing.chunk_len
+    num_chunks = 2 if overlap else 1
+    needed = held_len * num_requests + num_chunks * sizing.chunk_len
     return Figure(
         name="needed_window_len",
         value=-(-needed // page_size) * page_size,
@@ -70,8 +80,8 @@ def needed_window_len(held_len: int, page_size: int, sizing: ByRequests) -> Figu
         formula="held_window_len x num_requests + chunks_in_flight x chunk_len, in whole pages",
         inputs={
             "held_window_len": held_len,
-            "num_requests": sizing.num_requests,
-            "chunks_in_flight": sizing.num_chunks,
+            "num_requests": num_requests,
+            "chunks_in_flight": num_chunks,
             "chunk_len": sizing.chunk_len,
         },
     )
