@@ -31,7 +31,7 @@ class Specimen:
     function under `triton.jit`. `signature` maps each argument that is not constexpr to Triton's
     name of its type (`*i32`, `*u8`, `i32`, `i64`, `fp32`, ...), `constexprs` the others to their
     values. `aligned` names the arguments that are multiples of 16 (pointers and sizes), as a launch
-    finds out by itself. `widest` is the access in bytes that the machine code must show at least,
+    finds out by itself; `fp_fusion` lets multiply and add fuse, as it does. `widest` is the access in bytes that the machine code must show at least,
     in each of its `ways` (a digest only loads, a fill only stores), or None.
     """
 
@@ -41,6 +41,7 @@ class Specimen:
     constexprs: Mapping[str, object] = attrs.field(factory=dict)
     aligned: tuple[str, ...] = ()
     num_warps: int = 4
+    fp_fusion: bool = True
     widest: int | None = None
     ways: tuple[str, ...] = ("load", "store")
 
@@ -131,9 +132,8 @@ def _built(specimen: Specimen, target: str) -> Any:  # Any: triton has no types
     source = triton.compiler.ASTSource(
         specimen.kernel, signature, dict(specimen.constexprs), divisible
     )
-    return triton.compile(
-        source, target=GPUTarget(*TARGETS[target]), options={"num_warps": specimen.num_warps}
-    )
+    options = {"num_warps": specimen.num_warps, "enable_fp_fusion": specimen.fp_fusion}
+    return triton.compile(source, target=GPUTarget(*TARGETS[target]), options=options)
 
 
 def _cuda_tools() -> Path:

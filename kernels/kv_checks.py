@@ -9,8 +9,9 @@ from torch import Tensor
 
 from kvlife.kernels.checking import check_tensor, refuse
 from kvlife.kernels.kv_target import KvPart, KvTarget
+from kvlife.kernels.numerics import COMPUTE_FORMATS
 
-COMPUTE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+COMPUTE_DTYPES = tuple(COMPUTE_FORMATS)
 SLOT_DTYPES = (torch.int32, torch.int64)
 
 

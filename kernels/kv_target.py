@@ -48,6 +48,11 @@ class KvPart:
         """Values per token."""
         return math.prod(self.shape)
 
+    def bases(self, layer: int, storage: StorageFormat) -> tuple[int, int]:
+        """Where a layer's values begin, in words of the format, and its scales, in bytes."""
+        scales = 0 if self.scales is None else self.scales.base(layer)
+        return self.values.base(layer) // storage.word_bytes, scales
+
 
 @attrs.frozen(kw_only=True)
 class KvTarget:

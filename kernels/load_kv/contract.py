@@ -47,7 +47,7 @@ def load_kv(
     check_slots(NAME, slots, target)
     if slots.numel() and uses_triton(arena):
         # Triton is loaded where it is used.
-        from kvlife.kernels.load_kv.launch import load_kv_triton
+        from kvlife.kernels.load_kv.kernel import load_kv_triton
 
         return load_kv_triton(arena, target, layer, slots, dtype, violations, seq=seq, group=group)
     return load_kv_reference(arena, target, layer, slots, dtype)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kvlife.kernels.kv_rows import take_rows
 from kvlife.kernels.kv_target import KvPart, KvTarget
-from kvlife.kernels.numerics import TORCH_DTYPES, dequantise, narrow_to
+from kvlife.kernels.numerics import COMPUTE_FORMATS, dequantise, narrow_to
 
 
 def load_kv_reference(
@@ -30,7 +30,7 @@ def _load_part(
     dtype: torch.dtype,
 ) -> Tensor:
     values = take_rows(arena, target, part.values, layer, slots)
-    if TORCH_DTYPES.get(target.storage.name) == dtype:
+    if target.storage.copies(COMPUTE_FORMATS[dtype]):
         loaded = values.view(dtype)
     else:
         scales = part.scales and take_rows(arena, target, part.scales, layer, slots)

@@ -13,7 +13,7 @@ from kvlife.kernels.numerics.formats import (
     storage_format,
 )
 from kvlife.kernels.numerics.reference import (
-    TORCH_DTYPES,
+    COMPUTE_FORMATS,
     dequantise,
     narrow,
     narrow_to,
@@ -29,7 +29,7 @@ __all__ = [
     "FP16",
     "FP32",
     "STORAGE_FORMATS",
-    "TORCH_DTYPES",
+    "COMPUTE_FORMATS",
     "FloatFormat",
     "StorageFormat",
     "dequantise",

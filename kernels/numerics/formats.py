@@ -6,12 +6,19 @@ e8m0 and blocks of 32. NVFP4 (blocks of 16 under e4m3 scales and a tensor's scal
 PTX ISA and TensorRT describe it.
 """
 
+import struct
 from collections.abc import Mapping
 from types import MappingProxyType
 
 import attrs
 
 from kvlife.kernels.dispatch import KernelError
+
+
+def bits_of(value: float) -> int:
+    """The bits of a value in fp32, which must hold it exactly."""
+    (bits,) = struct.unpack("<i", struct.pack("<f", value))
+    return int(bits)
 
 
 @attrs.frozen(kw_only=True)
@@ -50,9 +57,29 @@ class FloatFormat:
         return self.value(self.max_code)
 
     @property
+    def max_finite_bits(self) -> int:
+        """The largest finite value as fp32 has it, bit for bit."""
+        return bits_of(self.max_finite)
+
+    @property
+    def min_normal_bits(self) -> int:
+        """The smallest normal value as fp32 has it, bit for bit."""
+        return bits_of(2.0**self.min_exponent)
+
+    @property
     def smallest(self) -> float:
         """The smallest value above zero, a subnormal one: the step of all values below normal."""
         return 2.0 ** (self.min_exponent - self.mantissa_bits)
+
+    @property
+    def infinity_code(self) -> int:
+        """The code of infinity where the format has one, else of the largest value: NaN is above.
+
+        e4m3 gave its infinities to finite values (OFP8); e2m1 has neither infinity nor NaN.
+        """
+        top = (1 << self.exponent_bits) - 1
+        has_infinity = self.max_code >> self.mantissa_bits < top
+        return top << self.mantissa_bits if has_infinity else self.max_code
 
     @property
     def unit_roundoff(self) -> float:
@@ -117,10 +144,19 @@ class StorageFormat:
         """Whether values stand under scales, of a tensor or of blocks."""
         return self.tensor_scale or self.block is not None
 
+    def copies(self, values: FloatFormat) -> bool:
+        """Whether values of this format are stored as they come, bit for bit."""
+        return values == self.values and not self.quantises
+
     @property
     def granularity(self) -> int:
         """What the width of a row must be a multiple of: a whole block, a whole byte."""
         return self.block or 1
+
+    @property
+    def word_bytes(self) -> int:
+        """Bytes of what values are written in: one value, or a pair of e2m1."""
+        return max(self.values.bits // 8, 1)
 
     def value_bytes(self, width: int) -> int:
         """Bytes of `width` values; raises `KernelError` where blocks do not divide them."""

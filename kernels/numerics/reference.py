@@ -33,16 +33,10 @@ from kvlife.kernels.numerics.formats import (
     StorageFormat,
 )
 
-TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+# The dtypes that KV is computed in.
+COMPUTE_FORMATS = {torch.bfloat16: BF16, torch.float16: FP16, torch.float32: FP32}
 MAGNITUDE = 0x7FFFFFFF
 INFINITY = 0x7F800000
-FP32_BIAS = 127
-
-
-def bits_of(value: float) -> int:
-    """The bits of a value in fp32, which must hold it exactly."""
-    (bits,) = struct.unpack("<i", struct.pack("<f", value))
-    return int(bits)
 
 
 def fp32(value: float) -> float:
@@ -57,7 +51,7 @@ def narrow(values: Tensor, target: FloatFormat) -> Tensor:
     size = bits & MAGNITUDE
     if target is FP32:
         return torch.where(size > INFINITY, FP32.nan_code, bits)
-    clamped = size.clamp(max=bits_of(target.max_finite))
+    clamped = size.clamp(max=target.max_finite_bits)
     rounded = _round_bf16(clamped) if target is BF16 else _round(clamped, target)
     codes = rounded | (((bits >> 31) & 1) << (target.bits - 1))
     nan = target.max_code if target.nan_code is None else target.nan_code
@@ -71,7 +65,7 @@ def _round_bf16(size: Tensor) -> Tensor:
 
 def _round(size: Tensor, target: FloatFormat) -> Tensor:
     dropped = 23 - target.mantissa_bits
-    lowest = (FP32_BIAS + target.min_exponent) << 23
+    lowest = target.min_normal_bits
     exponent = (size & INFINITY).clamp(min=lowest)
     ruler = exponent + (dropped << 23)
     total = (size.view(torch.float32) + ruler.view(torch.float32)).view(torch.int32)
@@ -89,15 +83,13 @@ def widen(codes: Tensor, source: FloatFormat) -> Tensor:
     sign = (codes >> (source.bits - 1)) << 15
     half = (sign | size << (FP16.mantissa_bits - source.mantissa_bits)).to(torch.int16)
     values = half.view(torch.float16).to(torch.float32) * 2.0 ** (FP16.bias - source.bias)
-    return torch.where(size == E4M3.nan_code, torch.nan, values) if source is E4M3 else values
+    return torch.where(size > source.infinity_code, torch.nan, values)
 
 
 def narrow_to(values: Tensor, dtype: torch.dtype) -> Tensor:
     """fp32 values in a compute dtype: bf16, fp16 or fp32."""
-    if dtype == torch.float32:
-        return values
-    codes = narrow(values, BF16 if dtype == torch.bfloat16 else FP16)
-    return codes.to(torch.int16).view(dtype)
+    codes = narrow(values, COMPUTE_FORMATS[dtype])
+    return codes.to({2: torch.int16, 4: torch.int32}[dtype.itemsize]).view(dtype)
 
 
 def quantise(rows: Tensor, storage: StorageFormat, scale: float) -> tuple[Tensor, Tensor | None]:
@@ -135,9 +127,9 @@ def _mx_scales(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def _fp4_scales(blocks: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """e4m3 of largest / (6 scale), NaN for a block that holds one; and 1 / (scale that)."""
-    largest = _largest(blocks).view(torch.float32) * fp32(1.0 / (6.0 * scale))
-    code = torch.where(blocks.isnan().any(-1), E4M3.nan_code, narrow(largest, E4M3))
-    inverse = torch.full_like(largest, fp32(1.0 / scale))
+    inverse = torch.tensor(fp32(1.0 / scale), device=blocks.device)
+    sixth = _largest(blocks).view(torch.float32) * inverse / 6.0
+    code = torch.where(blocks.isnan().any(-1), E4M3.nan_code, narrow(sixth, E4M3))
     stored = torch.where(code == 0, 1.0, widen(code, E4M3))
     return torch.where(code == 0, 0.0, inverse / stored), code
 

@@ -46,7 +46,7 @@ def store_kv(
         return
     if uses_triton(arena):
         # Triton is loaded where it is used.
-        from kvlife.kernels.store_kv.launch import store_kv_triton
+        from kvlife.kernels.store_kv.kernel import store_kv_triton
 
         store_kv_triton(arena, target, layer, rows, slots, violations, seq=seq, group=group)
     else:

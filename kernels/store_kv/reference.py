@@ -7,14 +7,14 @@ from torch import Tensor
 
 from kvlife.kernels.kv_rows import put_rows
 from kvlife.kernels.kv_target import KvTarget
-from kvlife.kernels.numerics import TORCH_DTYPES, quantise
+from kvlife.kernels.numerics import COMPUTE_FORMATS, quantise
 
 
 def store_kv_reference(
     arena: Tensor, target: KvTarget, layer: int, rows: tuple[Tensor, Tensor], slots: Tensor
 ) -> None:
     """Store as the contract says; the slots lie in the pool."""
-    copies = TORCH_DTYPES.get(target.storage.name) == rows[0].dtype
+    copies = target.storage.copies(COMPUTE_FORMATS[rows[0].dtype])
     for part, row in zip(target.parts, rows, strict=True):
         flat = row.flatten(1)
         if copies:
