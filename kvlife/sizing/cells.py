@@ -59,10 +59,10 @@ class GroupBytes:
     """The bytes of one cache group on one rank.
 
     `kind` is "full", "window", "compressed" or "state". A state group has slots; the others have
-    entries, one for every `tokens_per_entry` tokens of a sequence: the compression ratio, times
-    the ranks of decode context parallelism, times HiSparse's host-to-device ratio; 1 without.
-    Pages hold whole entries. `window` is in tokens, the query included. `is_published` says of a
-    state group whether prefixes keep slots too: a recurrence's state does, a compressor's not.
+    entries, one for every `tokens_per_entry` tokens of a sequence: the compression ratio times the
+    ranks of decode context parallelism; 1 without. Pages hold whole entries. `window` is in tokens,
+    the query included. `is_published` says of a state group whether prefixes keep slots too: a
+    recurrence's state does, a compressor's does not.
     """
 
     name: str
@@ -165,8 +165,9 @@ def group_bytes(
 
     Every rank has every group of the model, in the same order: full, compressed by ratio, windows
     from the widest, recurrent state, compressors' state; a group without layers on this rank takes
-    0 bytes. `host_to_device_ratio` (HiSparse) is how many tokens of the sequence, whose values lie
-    on the host, stand behind each entry on the device; their index keys stay on the device.
+    0 bytes. With a `host_to_device_ratio` (HiSparse) of r a token is one of the device: the logical
+    space is r times as large and has its values on the host; what chooses among them, and what is
+    not fetched by choice, stays on the device for the whole of it.
     Raises `ConfigError` where heads do not divide, or a cache cannot be kept in this dtype.
     """
     draft_layers = draft.geometry.layers if draft is not None and draft.geometry is not None else ()
@@ -208,16 +209,23 @@ def _tokens_per_entry(key: _GroupKey, terms: Terms) -> int:
     if key.kind in {"state", "compressor"}:
         return 1
     ratio = key.number if key.kind == "compressed" else 1
-    return ratio * terms.parallel.dcp * (terms.num_index_keys if key.is_indexed else 1)
+    return ratio * terms.parallel.dcp
 
 
 def _cells(prefix: str, layers: Iterable[Layer], terms: Terms) -> Iterator[tuple[_GroupKey, Cell]]:
     """One cell for the layers that keep the same, with the group that it belongs to."""
     for cache, num_layers in Counter(cache for layer in layers for cache in layer).items():
-        parts, inputs = parts_of(cache, terms)
+        parts, inputs = parts_of(cache, _without_choice(cache, terms))
         kind = prefix + _spelled(type(cache).__name__)
         cell = Cell(kind=kind, num_layers=num_layers, parts=parts, inputs=tuple(inputs.items()))
         yield _key(cache), cell
+
+
+def _without_choice(cache: LayerCache, terms: Terms) -> Terms:
+    """The terms of an entry that is not fetched by choice: the device has those of the host too."""
+    if isinstance(cache, Compressed) and cache.index_head_dim is None:
+        return attrs.evolve(terms, copies=terms.copies * terms.num_index_keys)
+    return terms
 
 
 def _spelled(name: str) -> str:

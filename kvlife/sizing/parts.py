@@ -56,7 +56,7 @@ class Terms:
     """On whose terms a cache is kept: the dtypes, the rank, and how many of each part.
 
     `num_index_keys` index keys stand beside an entry that has them (HiSparse: the host's too), and
-    an entry keeps `copies` of everything (a draft that is not split over decode context ranks).
+    an entry keeps `copies` of all values (those of a draft that is not split over ranks).
     """
 
     dtype: KvDtype

@@ -90,8 +90,7 @@ def _index_dim(keys: ConfigKeys, part: ConfigKeys | None) -> int:
 
 
 def _kv_heads(keys: ConfigKeys, own: str) -> int:
-    multi_query = keys.find("multi_query")
-    if multi_query is not None and multi_query[1] and not keys.has("new_decoder_architecture"):
+    if keys.is_on("multi_query") and not keys.is_on("new_decoder_architecture"):
         return 1
     found = keys.whole_or_none(own, *KV_HEADS)
     # Without a number of their own, there are as many KV heads as query heads.

@@ -70,6 +70,13 @@ class ConfigKeys:
         """Whether one of these names has a value."""
         return self.find(*names) is not None
 
+    def is_on(self, name: str) -> bool:
+        """Whether a flag is set; raises `ConfigError` for what is no flag."""
+        value = self._config.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise ConfigError(f"{name} is {value!r}: it must be true or false")
+        return bool(value)
+
     def whole(self, *names: str, low: int = 1) -> int:
         """A whole number of at least `low`; raises `MissingKeys` where no name has a value."""
         value = self.whole_or_none(*names, low=low)

@@ -206,10 +206,10 @@ def _windows(keys: ConfigKeys, num_layers: int) -> Kinds | None:
     chunk = keys.whole_or_none("attention_chunk_size")
     if chunk is not None:
         raise MissingKeys(["layer_types or no_rope_layers or no_rope_layer_interval"])
-    found = keys.find("use_sliding_window")
-    if not keys.has("sliding_window") or (found is not None and not found[1]):
+    switched = keys.has("use_sliding_window")
+    if not keys.has("sliding_window") or (switched and not keys.is_on("use_sliding_window")):
         return None
-    if found is not None and keys.has("max_window_layers"):
+    if switched and keys.has("max_window_layers"):
         first = keys.whole("max_window_layers", low=0)
         return tuple(Kind.WINDOW if idx >= first else Kind.FULL for idx in range(num_layers))
     raise MissingKeys(
@@ -234,8 +234,7 @@ def _without_shared(keys: ConfigKeys, kinds: Kinds) -> Kinds:
     if num_shared >= len(kinds):
         raise ConfigError(f"num_kv_shared_layers is {num_shared}, of {len(kinds)} layers")
     own = len(kinds) - num_shared
-    cla = keys.find("use_cla")
-    share = keys.whole("cla_share_factor") if cla is not None and cla[1] else 1
+    share = keys.whole("cla_share_factor") if keys.is_on("use_cla") else 1
     return tuple(
         kind if idx < own and idx % share == 0 else Kind.NOTHING for idx, kind in enumerate(kinds)
     )
