@@ -55,6 +55,7 @@ _LETS_GO = (
 _NO_STATE_GROUPS = "groups of recurrent state do not exist yet"
 # Looked after by the device pools of a run, where it has some.
 _NO_POOLS = "no device pools are attached"
+_NO_CONTENT = "no device pools that check contents are attached"
 
 CATALOGUE: tuple[Invariant, ...] = (
     Invariant(
@@ -279,7 +280,7 @@ CATALOGUE: tuple[Invariant, ...] = (
         "the digest of a wholly committed page is the same until it is freed or rolled back",
         kind="device, debug",
         built=False,
-        why_not="no contents of pages are read here",
+        why_not=_NO_CONTENT,
     ),
     Invariant(
         "rank-agreement",
@@ -296,7 +297,7 @@ def table_of_invariants() -> str:
     lines = ["| id | kind | sentence |", "| --- | --- | --- |"]
     for invariant in CATALOGUE:
         note = "" if invariant.built else f" (not checked: {invariant.why_not})"
-        if invariant.why_not == _NO_POOLS:
-            note = " (checked where device pools are attached)"
+        if invariant.why_not in (_NO_POOLS, _NO_CONTENT):
+            note = f" (checked where {invariant.why_not.removeprefix('no ')})"
         lines.append(f"| `{invariant.id}` | {invariant.kind} | {invariant.sentence}{note} |")
     return "\n".join(lines) + "\n"

@@ -188,6 +188,8 @@ class Observer:
         self._enter()
         self._audit(self.index, idle=self.ledger.is_idle)
         self._audit_pools(wait=True)
+        if self._pools is not None:
+            self._record_notes(wait=True)
         self._end("the engine was closed")
 
     def _end(self, why: str, *, whole: bool = True) -> None:
@@ -244,6 +246,8 @@ class Observer:
         else:
             for offset, event in enumerate(events):
                 self._fold(event, first + offset, now, changes[offset] if changes else None)
+        if self._pools is not None:
+            self._record_notes()
         if self._log is not None and self._log.wants_snapshot and not self._closed:
             self._log.snapshot(self.ledger.snapshot())
 
@@ -275,6 +279,17 @@ class Observer:
             self._audit(None)
             self._audit_pools(wait=False)
             self._index_due = self.index is not None
+
+    def _record_notes(self, *, wait: bool = False) -> None:
+        """What the pools want to have in the log, as a group of its own."""
+        assert self._pools is not None  # the caller looked
+        try:
+            notes = self._pools.notes(wait=wait)
+        except Exception as error:
+            self._fail_pools(error)
+            raise
+        if notes:
+            self._record(notes)
 
     def _apply_to_pools(self, event: Event, change: Change, seq: int) -> None:
         assert self._pools is not None  # the caller looked

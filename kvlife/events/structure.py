@@ -130,7 +130,8 @@ def _group_pages(value: object, event: Event, layout: Layout) -> str:
 
 
 def _digests(value: object, event: Event, _layout: Layout) -> str:
-    pages: np.ndarray = event.pages  # type: ignore[union-attr]  # DIGESTS stands beside GROUP_PAGES
+    # DIGESTS stands beside GROUP_PAGES only.
+    pages: np.ndarray = event.pages  # type: ignore[union-attr,assignment]
     problem = _array(value, np.uint64)
     if problem or not isinstance(value, np.ndarray):
         return problem

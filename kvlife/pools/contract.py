@@ -76,8 +76,12 @@ class Pools(Protocol):
         """What was found since it was last asked, at most one step late; with `wait`, all of it."""
         return ()
 
-    def notes(self) -> Sequence[Event]:
-        """Events that the pools want to stand in the log; the observer records them, each once."""
+    def notes(self, *, wait: bool = False) -> Sequence[Event]:  # noqa: ARG002
+        """Events that the pools want to stand in the log; the observer records them, each once.
+
+        They stand behind the group of events that they are about, at most one step late; with
+        `wait`, all of them are given.
+        """
         return ()
 
     def copy_done(self, pin_id: str) -> bool:  # noqa: ARG002

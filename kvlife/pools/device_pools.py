@@ -23,8 +23,10 @@ from kvlife.kernels.copy_pages import copy_pages
 from kvlife.kernels.dispatch import KernelError, uses_triton
 from kvlife.kernels.fill_pages import fill_pages
 from kvlife.kernels.slots_of import slots_of
+from kvlife.pools.accusing import CONTENT
 from kvlife.pools.agreement import AGREES, Agreement, ViolationWatch
 from kvlife.pools.backup import HostBackup
+from kvlife.pools.content import PageContent
 from kvlife.pools.contract import I32, DeviceFinding, Pools
 from kvlife.pools.decoding import DecodeSteps
 from kvlife.pools.device_state import DeviceState
@@ -72,9 +74,9 @@ class DevicePools(Pools):
     ) -> None:
         """Remember what is wanted; the buffers are made when an engine attaches the pools."""
         self.device = _device(device)
-        self.checks: tuple[str, ...] = (AGREES,)
+        self._checks_content = _is_check(content, layouts)
+        self.checks: tuple[str, ...] = (AGREES, CONTENT) if self._checks_content else (AGREES,)
         self._wanted = layouts
-        self._content_level = content
         self._poison = _byte(poison)
         self._ledger: Ledger | None = None
 
@@ -98,6 +100,9 @@ class DevicePools(Pools):
             self._backup = HostBackup(self._buffers, layout.host_pages, uploads)
         self._fold = EventFold(self.state, ledger, uploads)
         self._steps = DecodeSteps(self.state, uploads, capture_graph if captures else None)
+        self._content: PageContent | None = None
+        if self._checks_content:
+            self._content = PageContent(ledger, self._buffers, uploads)
         self._agreement = Agreement(self.state, ledger)
         self._watch = ViolationWatch(self.state.violations)
         self._found: list[DeviceFinding] = []
@@ -131,8 +136,21 @@ class DevicePools(Pools):
     def apply(self, event: Event, change: Change, seq: int) -> None:
         """Follow an event: what is let go still has its content until the state has followed.
 
-        copies (roll-back, backup) | tables and states | restores | what was freed is poisoned
+        content | copies (roll-back, backup) | tables and states | restores | poison | content
         """
+        content = self._content
+        if content is None:
+            self._follow(event, change, seq)
+            return
+        if event.__class__ is Allocated:
+            self._found += content.begin()
+        content.before(event, change, seq)
+        self._follow(event, change, seq)
+        if event.__class__ is Resized:
+            content.buffers = self._buffers
+        content.after(event, change, seq)
+
+    def _follow(self, event: Event, change: Change, seq: int) -> None:
         kind = event.__class__
         if kind is Allocated:
             self._found += self._watch.begin()
@@ -184,14 +202,17 @@ class DevicePools(Pools):
 
     def slots(self, group: int, rows: I32, low: I32, high: I32) -> Tensor:
         """Slots of positions [low, high) of each row in a group, int32 on the device."""
+        counts = high - low
         layout = self.ledger.layout.groups[group]
         offsets = np.zeros(rows.size + 1, np.int64)
-        np.cumsum(high - low, out=offsets[1:])
+        np.cumsum(counts, out=offsets[1:])
         there = self._uploads.several(rows, low, high, offsets)
         slots: Tensor = slots_of(
             self.state.groups[group].table, layout.table_width, layout.page_size, *there,
             total=int(offsets[-1]),
         )  # fmt: skip
+        if self._content is not None:
+            self._content.stores.issued(slots, rows, counts)
         return slots
 
     def last_slots(self, group: int, rows: I32) -> Tensor:
@@ -200,6 +221,8 @@ class DevicePools(Pools):
         index = self.ledger.index_of(rows)
         slots = self._steps.last_slots(group, index)
         if slots is not None:
+            if self._content is not None:
+                self._content.stores.issued(slots, rows)
             return slots
         high = columns.lane(index).allocated
         return self.slots(group, rows, np.maximum(high - 1, 0), high)
@@ -213,15 +236,46 @@ class DevicePools(Pools):
             violations=state.violations, seq=max(self.ledger.next_seq - 1, 0),
         )  # fmt: skip
         self._found += self._agreement.begin()
+        if self._content is not None:
+            self._content.audit()
 
     def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:
         """What was found since it was last asked, at most one step late; with `wait`, all of it."""
+        content = self._content
         if wait:
             self._found += self._watch.begin()
+            self._found += [] if content is None else content.begin()
         found = self._found + self._watch.outcome(wait=wait) + self._agreement.outcome(wait=wait)
+        if content is not None:
+            found += content.outcome(wait=wait)
         if found:
             self._found = []
         return found
+
+    def notes(self, *, wait: bool = False) -> Sequence[Event]:
+        """The digests that were taken, for the log; at most one step late, with `wait` all."""
+        return () if self._content is None else self._content.notes(wait=wait)
+
+    def store(
+        self,
+        layer: int,
+        k: Tensor,
+        v: Tensor,
+        slots: Tensor,
+        *,
+        group: str | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        """Write the KV of new tokens of a layer to their slots, in the base group or a named one.
+
+        As `buffers(group).store`. With `content="check"` each slot must lie on a page that its row
+        holds: `rows` int32 has the row of each slot, and may be left out for a tensor of slots as
+        the engine gave it out; slots of other tensors must lie on pages that some row holds.
+        """
+        buffers = self.buffers(group)
+        if self._content is not None:
+            self._content.stores.check(buffers.group, slots, rows)
+        buffers.store(layer, k, v, slots)
 
     def copy_done(self, pin_id: str) -> bool:
         """Whether the copy under a pin is complete; that it is, is told once."""
@@ -240,6 +294,14 @@ def _device(device: torch.device | str) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ConfigError(f"no device {device!r} for the pools: {error}") from error
     return wanted
+
+
+def _is_check(content: str | None, layouts: Layouts) -> bool:
+    if content not in (None, "check"):
+        raise ConfigError(f"content is checked with 'check', or not with None; got {content!r}")
+    if content is not None and layouts is None:
+        raise ConfigError("contents are to be checked of pools without KV layouts: give them some")
+    return content is not None
 
 
 def _byte(poison: int | None) -> int | None:
