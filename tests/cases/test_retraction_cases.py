@@ -1,4 +1,4 @@
-"""Retraction and preemption: C19, C21."""
+"""Retraction and preemption: C19, C21, C23; the host's pages: C60."""
 
 import pytest
 from scenes import (
@@ -13,6 +13,7 @@ from scenes import (
     prefill,
     published,
     refused,
+    released,
     retracted,
     rolled_back,
     row_pages,
@@ -24,6 +25,7 @@ from scenes import (
 
 from kvlife.errors import EventError, LogFull, UnknownRequest
 from kvlife.events import Retracted
+from kvlife.invariants import Checker
 
 TOKENS = list(range(9))
 
@@ -134,3 +136,83 @@ def test_c21_a_retraction_is_one_step_from_running_to_waiting():
         engine.retract("r1")
     engine.abort("r1")
     ends_clean(engine)
+
+
+def test_c21_no_host_room_is_found_before_anything_changes():
+    """C21: with room for 2 of 3 pages the retraction is a plain one: no host page is taken."""
+    engine = run_engine(4, 8, host_pages=3)
+    prefill(engine, "r1", list(range(12)))
+    done = engine.retract_with_backup("r1")
+    assert done.backup is None
+    assert done.why_not == "it takes 3 host pages, and 2 are free"
+    assert [type(event).__name__ for event in engine.log.events[3:]] == ["Retracted"]
+    assert engine.log.events[3].backup is None
+    assert engine.num_free_host() == 2
+    assert in_state(engine, "FREE") == set(range(1, 9))
+    back = engine.resume("r1", list(range(12)))
+    assert (back.restored_len, back.why_recomputed) == (0, None)
+    engine.abort("r1")
+    ends_clean(engine)
+
+
+def test_c21_a_refused_backup_changes_nothing():
+    """C21: refused, or stopped by a full log, a retraction with a backup leaves all as it was."""
+    engine = run_engine(4, 8, host_pages=9)
+    prefill(engine, "r1", list(range(12)))
+    with refused(engine, UnknownRequest, "no live request 'r2'"):
+        engine.retract_with_backup("r2")
+    before = standing(engine)
+    engine.log.full = LogFull("no space")
+    with pytest.raises(LogFull):
+        engine.retract_with_backup("r1")
+    assert standing(engine) == before
+    assert engine.num_free_host() == 8
+    assert row_pages(engine, "r1") == [1, 2, 3]
+
+
+def test_c23_an_aborted_backup_is_left_on_the_host():
+    """C23: R1 waits with 5 host pages and is aborted without them: refs-balance, at the abort."""
+    observer = watch(4, 8, host_pages=9)
+    tell(
+        observer,
+        admitted("r1", 1, 20),
+        allocated({1: 20}, [1, 2, 3, 4, 5]),
+        committed({1: 20}),
+        Retracted("r1", 1, numbers([1, 2, 3, 4, 5]), (numbers([1, 2, 3, 4, 5]),)),
+    )
+    found = broken_by(observer, released("r1", None, "aborted"))
+    assert found.id == "refs-balance"
+    assert found.evidence["host_pages_owned"] == [1, 2, 3, 4, 5]
+
+
+def test_c23_ten_rounds_leave_nothing_on_the_host():
+    """C23: ten requests are backed up and aborted while they wait; every host page is free."""
+    engine = run_engine(4, 8, host_pages=6)
+    for turn in range(10):
+        rid = f"r{turn}"
+        prefill(engine, rid, list(range(20)))
+        assert len(engine.retract_with_backup(rid).backup.host_pages) == 5
+        assert engine.num_free_host() == 0
+        engine.abort(rid)
+        assert engine.num_free_host() == 5
+    assert engine.stats().host_pages["FREE"] == 5
+    ends_clean(engine)
+
+
+def test_c60_each_tier_counts_its_own_free_pages():
+    """C60: a backup takes as many pages of the host as it gives back on the device, and no more.
+
+    The two have page spaces and free lists of their own, and an event names host pages in a field
+    of their own: a page cannot be claimed from the other's list.
+    """
+    engine = run_engine(4, 8, host_pages=9)
+    prefill(engine, "r1", list(range(12)))
+    assert (engine.num_free(), engine.num_free_host()) == (5, 8)
+    engine.retract_with_backup("r1")
+    assert (engine.num_free(), engine.num_free_host()) == (8, 5)
+    assert engine.resume("r1", list(range(13))).restored_len == 12
+    assert (engine.num_free(), engine.num_free_host()) == (5, 8)
+    assert engine.audit() == []
+    engine.ledger.host.free.num_free += 1
+    engine.ledger.host.free.slots[7] = engine.ledger.host.free.slots[6]
+    assert Checker(policy="collect").audit(engine.ledger)[0].id == "page-conservation"

@@ -26,7 +26,7 @@ from kvlife.events import (
     Unpinned,
     WindowEvicted,
 )
-from kvlife.ledger import PageState, RowState, derive
+from kvlife.ledger import PageState, RowState, derive, kept_pages
 from kvlife.ledger.spans import indices, num_at
 
 
@@ -85,7 +85,27 @@ class Lives:
             return None
         rid = self.rng.choice(sorted(self.ledger.waiting))
         more = {"restored_len": 0, "restored": self.no_pages()}
-        return self._bind(Resumed, rid, rows, **more)
+        event = self._bind(Resumed, rid, rows, **more)
+        return self._restoring(event) or event
+
+    def _restoring(self, event):
+        """Mostly, the event with what the backup adds to its prefix, if the backup has it all."""
+        end = self.ledger.waiting[event.rid].committed_len
+        if self.ledger.host is None or end <= event.prefix_len or self.rng.random() < 0.2:
+            return None
+        cursors = tuple(
+            max(cursor, int(transitions.cursor_bound(end, group.window, group.page_size)))
+            if event.prefix_len == 0
+            else cursor
+            for cursor, group in zip(event.evicted_len, self.layout.window_groups, strict=True)
+        )
+        event = attrs.evolve(event, restored_len=end, evicted_len=cursors)
+        taken = self._taking(event)
+        if taken is None:
+            return None
+        event = attrs.evolve(event, restored=taken)
+        restored = derive(self.ledger, event).restored
+        return event if restored is not None and restored.host_pages.all() else None
 
     def _bind(self, kind, rid, rows, **more):
         prefix, pages, cursors = self._prefix()
@@ -131,6 +151,11 @@ class Lives:
         ]
         cursors = self._skips(rows, lens)
         event = Allocated(ints(*rows), ints(*lens), self.no_pages(), cursors)
+        taken = self._taking(event)
+        return None if taken is None else attrs.evolve(event, pages=taken)
+
+    def _taking(self, event):
+        """FREE pages for the entries that an event fills, or None where there are too few."""
         taken, used = [], [0] * len(self.ledger.spaces)
         for group, at in zip(self.layout.groups, derive(self.ledger, event).taken_at, strict=True):
             free, skip = self.ledger.spaces[group.space_idx].free, used[group.space_idx]
@@ -139,7 +164,7 @@ class Lives:
                 return None
             taken.append(ints(*free.head(skip + num)[skip:].tolist()))
             used[group.space_idx] += num
-        return attrs.evolve(event, pages=tuple(taken))
+        return tuple(taken)
 
     def room(self, row):
         return self.layout.capacity - int(self.ledger.rows.allocated[row])
@@ -286,7 +311,9 @@ class Lives:
             return None
         rid = self.rng.choice(rids)
         row = self.ledger.requests.get(rid)
-        return self._whole(Released(rid, row, "aborted", self.no_pages(), ints()))
+        backup = self.ledger.waiting[rid].backup if row is None else None
+        host = ints() if backup is None else backup
+        return self._whole(Released(rid, row, "aborted", self.no_pages(), host))
 
     def retract(self):
         owners = {pin.owner for pin in self.ledger.pins.values()}
@@ -294,7 +321,15 @@ class Lives:
         if not rids:
             return None
         rid = self.rng.choice(rids)
-        return self._whole(Retracted(rid, self.ledger.requests[rid], None, self.no_pages()))
+        row = self.ledger.requests[rid]
+        return self._whole(Retracted(rid, row, self._backup(row), self.no_pages()))
+
+    def _backup(self, row):
+        """Mostly, host pages for what only the row has, where there is room for it."""
+        host, num = self.ledger.host, kept_pages(self.ledger, row).pages.size
+        if host is None or num > host.free.num_free or self.rng.random() < 0.2:
+            return None
+        return ints(*host.free.head(num).tolist())
 
     def _whole(self, event):
         return event if event.row is None else self.naming_gone(event)

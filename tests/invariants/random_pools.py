@@ -14,6 +14,7 @@ CONFIGS = (
     pools(1, 60, 20, free_order="fifo"),
     pools(4, 41, 48, publish="scheduled", duplicates=True),
     pools(4, 41, 50, groups=(CacheGroup("full"), CacheGroup("swa", window=6))),
+    pools(4, 41, 48, host_pages=13),
     pools(
         4,
         70,
@@ -23,5 +24,6 @@ CONFIGS = (
             CacheGroup("swa", window=5, page_size=2, space="all"),
             CacheGroup("wide", window=9, space="all"),
         ),
+        host_pages=24,
     ),
 )

@@ -15,5 +15,6 @@ POOLS = {
     "one": pool(),
     "fifo": pool(free_order="fifo"),
     "window": pool(CacheGroup("full"), CacheGroup("swa", window=6, page_size=2)),
+    "host": pool(CacheGroup("full"), CacheGroup("swa", window=6, page_size=2), host_pages=12),
     "shared": pool(CacheGroup("full", space="all"), CacheGroup("swa", window=6, space="all")),
 }

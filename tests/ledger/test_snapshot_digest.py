@@ -37,6 +37,8 @@ def busy_engine(config, seed, num_commands=40):
             lambda rid=rid, tokens=tokens: engine.protect(rid, tokens),
             lambda rid=rid, tokens=tokens: engine.finish(rid, tokens),
             lambda rid=rid: engine.retract(rid),
+            lambda rid=rid: engine.retract_with_backup(rid),
+            lambda rid=rid, tokens=tokens: engine.resume(rid, tokens),
             lambda rid=rid: engine.session_save("s", rid, 0),
             lambda num=num, rid=rid: engine.dispatch(num, [rid]),
             lambda: engine.settle(next(iter(engine.ledger.steps), 0)),
