@@ -17,7 +17,7 @@ from kvlife.engine.granting import PageGranting
 from kvlife.engine.publishing import PublishingCommands
 from kvlife.engine.results import Admission, Retraction
 from kvlife.errors import BadArgument
-from kvlife.events import Event, PageLists, Pinned, Resumed, Retracted
+from kvlife.events import Event, Pinned, Resumed, Retracted
 from kvlife.ledger import HostCopy, holding, kept_pages
 from kvlife.ledger.entries import span_entries
 from kvlife.ledger.spans import indices
@@ -74,8 +74,9 @@ class RetractionCommands(AdmissionCommands, PageGranting, PublishingCommands):
         if why_not is not None or self.ledger.host is None:
             self._retract(rid, row, None, ())
             return Retraction(rid, None, why_not)
-        pages = self.ledger.host.free.head(kept.pages.size)
-        self._retract(rid, row, pages, self._copy_pins(_by_group(kept, self.ledger.no_pages)))
+        host_pages = self.ledger.host.free.head(kept.pages.size)
+        copied = [kept.pages_of(group.idx) for group in self.ledger.layout.groups]
+        self._retract(rid, row, host_pages, self._copy_pins(copied))
         record = self.ledger.record(rid)
         assert record is not None  # it waits now
         return Retraction(rid, record.retraction_backup, None)
@@ -133,12 +134,12 @@ class RetractionCommands(AdmissionCommands, PageGranting, PublishingCommands):
         for pin_id, pin in self.ledger.pins.items():
             # The engine's own copies run in order, so one to the host sees what came from there.
             if pin.writes and pin_id not in self._copies:
-                hit = np.intersect1d(pin.pages, kept.of_group(pin.group).pages)
+                hit = np.intersect1d(pin.pages, kept.pages_of(pin.group))
                 if hit.size:
                     return f"page {hit[0]} is being written under pin {pin_id!r}"
         return None
 
-    def _copy_pins(self, pages: PageLists, *, writes: bool = False) -> list[Event]:
+    def _copy_pins(self, pages: Sequence[I32], *, writes: bool = False) -> list[Event]:
         """A pin for each group that copies pages; its id is new and tells the event's place."""
         pins: list[Event] = []
         for group, copied in enumerate(pages):
@@ -216,7 +217,3 @@ class RetractionCommands(AdmissionCommands, PageGranting, PublishingCommands):
         self._counts["restored_tokens"] += restore.end_len - match.matched_len
         self._follow_copies(pins)
         return admission
-
-
-def _by_group(copy: HostCopy, no_pages: PageLists) -> PageLists:
-    return tuple(copy.pages[copy.groups == group] for group in range(len(no_pages)))

@@ -20,8 +20,9 @@ class Stats:
 
     `pages`: state name to count, for each page space by name, and `group_pages` the pages in use
     by state for each cache group; `host_pages` the host's pages by state, empty without a host
-    space, of which `backups` counts the requests that wait on some. `oldest_pin_ns` is how long the oldest pin has been held by the
-    clock of the events. `refusals` counts by error name, `violations` by invariant id.
+    space. Of those `waiting`, `backups` have one. `oldest_pin_ns` is how long the oldest pin has
+    been held by the clock of the events. `refusals` counts by error name, `violations` by
+    invariant id.
     """
 
     pages: Mapping[str, Mapping[str, int]]

@@ -34,12 +34,10 @@ class HostCopy:
     pages: I32
     host_pages: I32
 
-    def of_group(self, group: int) -> HostCopy:
-        """The entries of one group; only where each has a host page."""
-        mine = self.groups == group
-        return HostCopy(
-            self.groups[mine], self.table_idx[mine], self.pages[mine], self.host_pages[mine]
-        )
+    def pages_of(self, group: int) -> I32:
+        """The pages of one group."""
+        found: I32 = self.pages[self.groups == group]
+        return found
 
 
 def kept_pages(ledger: Ledger, row: int) -> HostCopy:
