@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kvlife.kernels.checking import check_tensor, refuse
+from kvlife.kernels.tables import NUM_COLUMNS as NUM_GROUP_COLUMNS
 from kvlife.kernels.violations import NUM_COLUMNS, Violations
 
 INTS = (torch.int32, torch.int64)
@@ -47,6 +48,14 @@ def check_findings(
     operation: str, device: torch.device, violations: Violations, seq: int, group: int
 ) -> None:
     """The buffer lies on the device, and what the findings say of event and group are numbers."""
+    check_buffer(operation, device, violations)
+    for name, number in (("seq", seq), ("group", group)):
+        if not isinstance(number, int) or not 0 <= number < 1 << 63:
+            refuse(operation, f"{name} is a number from 0 to 2^63", f"it is {number!r}", "mend it")
+
+
+def check_buffer(operation: str, device: torch.device, violations: Violations) -> None:
+    """The buffer of findings lies on the device."""
     check_tensor(
         operation,
         "violations.count",
@@ -64,6 +73,28 @@ def check_findings(
         device=device,
         contiguous=True,
     )
-    for name, number in (("seq", seq), ("group", group)):
-        if not isinstance(number, int) or not 0 <= number < 1 << 63:
-            refuse(operation, f"{name} is a number from 0 to 2^63", f"it is {number!r}", "mend it")
+
+
+def check_groups(operation: str, groups: Tensor, device: torch.device) -> None:
+    """What `describe` makes."""
+    check_tensor(
+        operation,
+        "groups",
+        groups,
+        dtype=torch.int64,
+        shape=(None, NUM_GROUP_COLUMNS),
+        device=device,
+        contiguous=True,
+    )
+
+
+def check_rows_table(operation: str, table: Tensor, width: int, page_size: int) -> None:
+    """A flat page table of whole rows, `width` entries each, of pages of `page_size` tokens."""
+    check_tensor(operation, "table", table, dtype=torch.int32, shape=(None,), contiguous=True)
+    if width < 1 or page_size < 1 or table.numel() % width:
+        refuse(
+            operation,
+            f"a table of rows of {width} entries, pages of {page_size} tokens",
+            f"the table has {table.numel()} entries",
+            "give the width and page size of the group that the table is of",
+        )

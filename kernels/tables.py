@@ -43,3 +43,18 @@ def describe(groups: Sequence[TableGroup], device: torch.device | str) -> Tensor
         for group in groups
     ]
     return torch.tensor(rows, dtype=torch.int64).reshape(-1, NUM_COLUMNS).to(device)
+
+
+def groups_in(groups: Tensor) -> list[TableGroup]:
+    """The groups that a descriptor tells of; waits for the device."""
+    return [
+        TableGroup(
+            table_start=start,
+            table_width=width,
+            page_size=size,
+            page_start=first,
+            num_pages=num_pages,
+            window_idx=None if window < 0 else window,
+        )
+        for start, width, size, first, num_pages, window in groups.tolist()
+    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.bind_pages.reference import bind_pages_reference
+from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.table_checks import check_columns, check_entries, check_findings, check_table
 from kvlife.kernels.violations import Findings, Violations
 

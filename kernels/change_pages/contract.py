@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import enum
-
+import torch
 from torch import Tensor
 
-from kvlife.kernels.violations import Violations
-
-
-class Transition(enum.IntEnum):
-    """What `change_pages` does to each page."""
-
-    PUBLISH = 0
-    EVICT = 1
-    PIN = 2
-    UNPIN = 3
+from kvlife.kernels.change_pages.reference import change_pages_reference
+from kvlife.kernels.change_pages.transitions import Transition
+from kvlife.kernels.checking import check_tensor, refuse
+from kvlife.kernels.dispatch import uses_triton
+from kvlife.kernels.table_checks import check_columns, check_findings
+from kvlife.kernels.violations import Findings, Violations
 
 
 def change_pages(
@@ -38,4 +33,20 @@ def change_pages(
     UNPIN: one pin less, not below 0 (NOT_PINNED); a QUARANTINED page without pins becomes FREE.
     Raises `KernelError`.
     """
-    raise NotImplementedError
+    check_columns("change_pages", state=state, refs=refs, pins=pins)
+    check_tensor(
+        "change_pages", "pages", pages, dtype=torch.int32, shape=(None,), device=state.device
+    )
+    check_findings("change_pages", state.device, violations, seq, group)
+    if not isinstance(transition, Transition):
+        known = ", ".join(one.name for one in Transition)
+        refuse("change_pages", "a transition", f"got {transition!r}", f"take one of {known}")
+    if not pages.numel():
+        return torch.empty_like(pages)
+    findings = Findings(violations=violations, seq=seq, group=group)
+    if uses_triton(state):
+        # Triton is loaded where it runs, and nowhere else.
+        from kvlife.kernels.change_pages.kernel import launch
+
+        return launch(state, refs, pins, pages, transition, findings)
+    return change_pages_reference(state, refs, pins, pages, transition, findings)

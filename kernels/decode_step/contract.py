@@ -2,9 +2,79 @@
 
 from __future__ import annotations
 
+import functools
+
+import torch
 from torch import Tensor
 
+from kvlife.kernels.checking import check_tensor
+from kvlife.kernels.decode_step.arenas import Arenas
+from kvlife.kernels.decode_step.reference import (
+    decode_step_elsewhere,
+    decode_step_reference,
+    views_of,
+)
+from kvlife.kernels.dispatch import uses_triton
+from kvlife.kernels.table_checks import INTS, check_buffer, check_columns, check_groups, check_table
 from kvlife.kernels.violations import Violations
+
+
+class DecodeStep:
+    """`decode_step` for a pool: the arenas are checked once, and each call is one step.
+
+    The tensors are kept: they must not be resized, nor moved.
+    """
+
+    def __init__(
+        self,
+        tables: Tensor,
+        groups: Tensor,
+        state: Tensor,
+        refs: Tensor,
+        allocated: Tensor,
+        *,
+        violations: Violations,
+    ) -> None:
+        check_columns("decode_step", state=state, refs=refs)
+        check_columns("decode_step", allocated=allocated)
+        self._device = device = state.device
+        check_table("decode_step", tables, device)
+        check_groups("decode_step", groups, device)
+        check_tensor(
+            "decode_step", "allocated", allocated, dtype=torch.int32, shape=(None,), device=device
+        )
+        check_buffer("decode_step", device, violations)
+        self._num_groups = groups.shape[0]
+        arenas = Arenas(
+            tables=tables,
+            groups=groups,
+            state=state,
+            refs=refs,
+            allocated=allocated,
+            violations=violations,
+        )
+        if uses_triton(state):
+            # Triton is loaded where it runs, and nowhere else.
+            from kvlife.kernels.decode_step.kernel import launch
+
+            self._step = functools.partial(launch, arenas)
+        elif device.type == "cpu":
+            self._step = functools.partial(decode_step_reference, views_of(arenas))
+        else:
+            self._step = functools.partial(decode_step_elsewhere, arenas)
+
+    def __call__(self, rows: Tensor, new_pages: Tensor, *, slots_out: Tensor, seq: Tensor) -> None:
+        """One step; takes and raises what `decode_step` does."""
+        device = self._device
+        check_tensor("decode_step", "rows", rows, dtype=INTS, shape=(None,), device=device)
+        wanted = (self._num_groups, rows.numel())
+        for name, tensor in (("new_pages", new_pages), ("slots_out", slots_out)):
+            check_tensor(
+                "decode_step", name, tensor, dtype=torch.int32, shape=wanted, device=device
+            )
+        check_tensor("decode_step", "seq", seq, dtype=torch.int64, shape=(1,), device=device)
+        if wanted[0] and wanted[1]:
+            self._step(rows, new_pages, slots_out, seq)
 
 
 def decode_step(
@@ -28,8 +98,10 @@ def decode_step(
     that group, 0 for the others. `slots_out` int32 [groups, n] gets the slot of the new token.
     `seq` int64 [1] lies on the device, so that a CUDA graph can be replayed under another.
 
-    One launch without allocation or synchronisation. Finds NOT_FREE, PAGE_MISSING (slot on page
-    0), PAGE_UNASKED (the page is taken, no entry names it), LENGTH_DISAGREES (beyond the table;
-    slot 0), OUTSIDE. Raises `KernelError`.
+    One launch without allocation or synchronisation. Finds, with the entry of the group's table:
+    NOT_FREE, PAGE_MISSING (the slot is on page 0), PAGE_UNASKED (the page is taken, no entry names
+    it), LENGTH_DISAGREES (beyond the table; slot 0), and OUTSIDE (a page or entry, slot 0; or, with
+    page -1, a row). Raises `KernelError`.
     """
-    raise NotImplementedError
+    step = DecodeStep(tables, groups, state, refs, allocated, violations=violations)
+    step(rows, new_pages, slots_out=slots_out, seq=seq)

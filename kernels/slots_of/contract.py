@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+from kvlife.kernels.checking import check_tensor, refuse
+from kvlife.kernels.dispatch import uses_triton
+from kvlife.kernels.slots_of.reference import slots_of_reference
+from kvlife.kernels.table_checks import INTS, check_rows_table
 
 
 def slots_of(
@@ -20,6 +26,23 @@ def slots_of(
 
     `table` int32 [rows * width], contiguous. `rows`, `low`, `high` int32 or int64 [n]; `offsets`
     int64 [n + 1] are the exclusive sums of high - low, and `total` the last of them. A position
-    without an entry, or whose entry is 0, lies on the reserved page 0. Raises `KernelError`.
+    without an entry, or whose entry is 0, lies on the reserved page 0. Where `total` and the
+    lengths disagree, what no range covers is slot 0. Raises `KernelError`.
     """
-    raise NotImplementedError
+    device = table.device
+    check_rows_table("slots_of", table, width, page_size)
+    check_tensor("slots_of", "rows", rows, dtype=INTS, shape=(None,), device=device)
+    num = rows.numel()
+    for name, lengths in (("low", low), ("high", high)):
+        check_tensor("slots_of", name, lengths, dtype=INTS, shape=(num,), device=device)
+    check_tensor("slots_of", "offsets", offsets, dtype=torch.int64, shape=(num + 1,), device=device)
+    if total < 0:
+        refuse("slots_of", f"{total} slots", "a total is not negative", "give the last offset")
+    if not total:
+        return torch.empty(0, dtype=torch.int32, device=device)
+    if uses_triton(table):
+        # Triton is loaded where it runs, and nowhere else.
+        from kvlife.kernels.slots_of.kernel import launch
+
+        return launch(table, width, page_size, rows, low, high, offsets, total)
+    return slots_of_reference(table, width, page_size, rows, low, high, offsets, total)

@@ -1,0 +1,202 @@
+"""`decode_step` in numpy on views of CPU tensors: it is in every step of an engine on the CPU.
+
+Torch's calls would take several times as long on a thousand rows.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kvlife.kernels.decode_step.arenas import Arenas
+from kvlife.kernels.page_states import PageState
+from kvlife.kernels.violations import ViolationCode, Violations, note
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+ONE = np.int32(1)
+FREE, PRIVATE, CACHED = int(PageState.FREE), int(PageState.PRIVATE), int(PageState.CACHED)
+
+
+@attrs.define(eq=False)
+class _Pool:
+    """One group's table and page columns; `roomy` if the table has the entries of every row."""
+
+    table: I32
+    state: I32
+    refs: I32
+    width: int
+    size: int
+    roomy: bool
+
+    @property
+    def num_pages(self) -> int:
+        return len(self.state)
+
+
+@attrs.define(eq=False)
+class Views:
+    """The arenas as numpy sees them: lengths of the rows, and each group's part of the rest."""
+
+    lengths: I32
+    pools: list[_Pool]
+    violations: Violations
+
+
+def views_of(arenas: Arenas) -> Views:
+    """Views of tensors that lie in the memory of the CPU."""
+    lengths: I32 = arenas.allocated.numpy()
+    table, state, refs = arenas.tables.numpy(), arenas.state.numpy(), arenas.refs.numpy()
+    pools = [
+        _Pool(
+            table[start:],
+            state[first : first + num],
+            refs[first : first + num],
+            width,
+            size,
+            len(lengths) * width <= len(table) - start,
+        )
+        for start, width, size, first, num, _ in arenas.groups.tolist()
+    ]
+    return Views(lengths, pools, arenas.violations)
+
+
+def decode_step_reference(
+    views: Views, rows: Tensor, new_pages: Tensor, slots_out: Tensor, seq: Tensor
+) -> None:
+    """What `decode_step` says, group after group."""
+    lengths, pages, slots = views.lengths, new_pages.numpy(), slots_out.numpy()
+    row = rows.numpy().astype(np.int64, copy=False)
+    if _any((row - 1).view(np.uint64) >= len(lengths) - 1):
+        _step_of_strangers(views, row, pages, slots, seq)
+        return
+    old = lengths.take(row)
+    for group, pool in enumerate(views.pools):
+        plain = _plain_step(pool, row, old, pages[group]) if pool.roomy else None
+        if plain is None:
+            used = np.ones(row.shape, np.bool_)
+            plain, *found = _any_step(pool, row, old, used, pages[group])
+            _note(views, *found, seq, group)
+        slots[group] = plain
+    lengths[row] = old + ONE
+
+
+def decode_step_elsewhere(
+    arenas: Arenas, rows: Tensor, new_pages: Tensor, slots_out: Tensor, seq: Tensor
+) -> None:
+    """The same on tensors of a device: copied here, and back."""
+    here = attrs.evolve(
+        arenas,
+        tables=arenas.tables.cpu(),
+        state=arenas.state.cpu(),
+        refs=arenas.refs.cpu(),
+        allocated=arenas.allocated.cpu(),
+    )
+    slots = slots_out.cpu()
+    decode_step_reference(views_of(here), rows.cpu(), new_pages.cpu(), slots, seq)
+    slots_out.copy_(slots)
+    arenas.tables.copy_(here.tables)
+    arenas.state.copy_(here.state)
+    arenas.refs.copy_(here.refs)
+    arenas.allocated.copy_(here.allocated)
+
+
+def _step_of_strangers(views: Views, row: I64, pages: I32, slots: I32, seq: Tensor) -> None:
+    """A step in which some rows are padding, or do not exist."""
+    lengths = views.lengths
+    used = (row > 0) & (row < len(lengths))
+    old = np.where(used, lengths[row * used], 0)
+    strange = (row < 0) | (row >= len(lengths))
+    codes = strange * np.int32(ViolationCode.OUTSIDE)
+    _note(views, codes, np.full(row.shape, -1, np.int32), row, seq, 0)
+    for group, pool in enumerate(views.pools):
+        slots[group], *found = _any_step(pool, row, old, used, pages[group])
+        _note(views, *found, seq, group)
+    lengths[row[used]] = old[used] + ONE
+
+
+def _note(views: Views, codes: I32, page: I32, where: I64, seq: Tensor, group: int) -> None:
+    if codes.any():
+        code, pages, at = (torch.as_tensor(column) for column in (codes, page, where))
+        note(views.violations, code, code != 0, page=pages, where=at, seq=seq, group=group)
+
+
+def _any(amiss: Bools) -> bool:
+    # Faster than any() on a thousand entries.
+    return 1 in amiss.tobytes()
+
+
+def _plain_step(pool: _Pool, row: I64, old: I32, given: I32) -> I32 | None:
+    """The slots where nothing is amiss; else None, and nothing has changed."""
+    idx = old // pool.size
+    offset = old - idx * pool.size
+    # As unsigned, a negative number is too large as well.
+    if _any(idx.view(np.uint32) >= pool.width):
+        return None
+    at = row * pool.width
+    at += idx
+    page = pool.table.take(at)
+    crossing = offset == 0
+    if (given != 0).tobytes() != crossing.tobytes():
+        return None
+    new = crossing.nonzero()[0]
+    if new.size:
+        fresh = given[new]
+        page[new] = fresh
+        if len(set(fresh.tolist())) < fresh.size or pool.state.take(fresh, mode="clip").any():
+            return None
+    if _any((page - 1).view(np.uint32) >= pool.num_pages - 1):
+        return None
+    if new.size:
+        pool.table[at[new]] = fresh
+        pool.state[fresh] = PRIVATE
+        pool.refs[fresh] += 1
+    page *= pool.size
+    page += offset
+    return page
+
+
+def _any_step(
+    pool: _Pool, row: I64, old: I32, used: Bools, given: I32
+) -> tuple[I32, I32, I32, I64]:
+    """Slots, and per row the code, page and entry of what is amiss, the order as in the kernel."""
+    exists = used | (row == 0)
+    idx = old // pool.size
+    offset = old - idx * pool.size
+    where = row * pool.width + np.clip(idx, 0, pool.width - 1)
+    fits = used & (old >= 0) & (idx < pool.width) & (where >= 0) & (where < len(pool.table))
+    crossing = fits & (offset == 0)
+    named = exists & (given != 0)
+    held = named & (given > 0) & (given < pool.num_pages)
+    codes = np.zeros(row.shape, np.int32)
+    codes[held] = _take(pool, given[held])
+    bound = np.where(held, given, 0)
+    pool.table[where[crossing]] = bound[crossing]
+    page = np.where(crossing, bound, pool.table[where * (fits & ~crossing)])
+    page[~fits] = 0
+    strange = (page < 0) | (page >= pool.num_pages)
+    slots = np.where(fits & ~strange, page * np.int32(pool.size) + offset, 0)
+    for code, amiss in (
+        (ViolationCode.PAGE_UNASKED, named & ~crossing),
+        (ViolationCode.PAGE_MISSING, fits & (page == 0)),
+        (ViolationCode.LENGTH_DISAGREES, used & ~fits),
+    ):
+        codes[(codes == 0) & amiss] = code
+    codes[(named & ~held) | (fits & strange)] = ViolationCode.OUTSIDE
+    return slots, codes, np.where(named, given, page), where
+
+
+def _take(pool: _Pool, pages: I32) -> I32:
+    """As `page_moves.take`."""
+    states = pool.state[pages]
+    _, first = np.unique(pages, return_index=True)
+    again = np.ones(pages.shape, np.bool_)
+    again[first] = False
+    pool.state[pages[states == FREE]] = PRIVATE
+    np.add.at(pool.refs, pages[states <= CACHED], 1)
+    return ((states != FREE) | again) * np.int32(ViolationCode.NOT_FREE)
