@@ -30,6 +30,10 @@ COMMANDS = {
         "kvlife.replay.simulating.simulate_command:simulate",
         "Run a workload through the engine, check each event, and write its log.",
     ),
+    "plan": (
+        "kvlife.replay.planning.plan_command:plan",
+        "Say how many tokens and requests of a model fit into a GPU, in which pools, and why.",
+    ),
     "import": (
         "kvlife.replay.importing.import_command:app",
         "Read what a real engine recorded, check it, and write it as a log.",

@@ -22,8 +22,8 @@ SUBSTITUTE = re.compile(r"^sed -i 's/(.*)/(.*)/' (\S+)$")
 
 # A line of the page may leave out parts of what is printed.
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-# What a run of the engine or an import shows stands on other pages.
-ELSEWHERE = {"simulate", "import"}
+# What a run of the engine, an import or a plan shows stands on other pages.
+ELSEWHERE = {"simulate", "import", "plan"}
 
 
 @attrs.frozen

@@ -113,6 +113,8 @@ class KVCacheConfigurator:
         needed = least(suffices, MAX_BYTES)
         if needed is None:
             return error
+        if isinstance(available.value, int) and needed <= available.value:
+            return BudgetTooSmall(f"{error}. This rank has room, and another has not", needed)
         ways = ways_to(needed, available, self.mem_fraction)
         return BudgetTooSmall(
             f"{error}. The least that would do is {needed:,} bytes available ({size_text(needed)}):"

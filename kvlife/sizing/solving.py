@@ -19,7 +19,7 @@ from kvlife.errors import BudgetTooSmall, ConfigError
 from kvlife.sizing.buffers import PagedPool
 from kvlife.sizing.request_caps import TOKENS_EACH, estimated_requests
 from kvlife.sizing.search import largest
-from kvlife.sizing.states import StateCost
+from kvlife.sizing.states import MAX_SLOTS, StateCost
 from kvlife.sizing.windows import admits_one
 
 USER_LIMIT = "the user's token limit"
@@ -49,6 +49,8 @@ class StateDemand:
         if self.wanted is not None:
             fits = self.cost.num_bytes(self.wanted) <= available
             return (self.wanted, "set by the user") if fits else (0, "")
+        if not self.cost.slot_bytes:
+            return MAX_SLOTS, "no layer of this rank keeps a state"
         slots = self.cost.most_slots(state_share(available, self.ratio))
         if self.useful is not None and self.useful < slots:
             return self.useful, "no request can use more"

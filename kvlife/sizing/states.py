@@ -101,7 +101,5 @@ class StateCost:
 
     def most_slots(self, share_bytes: int) -> int:
         """The largest number of slots whose bytes are within the share; 0 where none is."""
-        if not self.slot_bytes:
-            return MAX_SLOTS
-        most = min(MAX_SLOTS, share_bytes // self.slot_bytes)
+        most = min(MAX_SLOTS, max(0, share_bytes) // self.slot_bytes)
         return largest(lambda num: self.num_bytes(num) <= share_bytes, most)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from kvlife.records import ReqKvInfo
 from kvlife.replay.output.quoting import printable
+
+if TYPE_CHECKING:
+    # A report without records needs no numpy.
+    from kvlife.records import ReqKvInfo
 
 # What is no table is broken into lines of so many signs.
 WIDTH = 100

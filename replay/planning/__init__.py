@@ -1,0 +1,1 @@
+"""Planning: pools for a model and a GPU's memory, with the arithmetic shown."""

@@ -1,0 +1,142 @@
+"""From the options to a configurator: files read, sizes parsed, defaults chosen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+
+from kvlife.errors import ConfigError
+from kvlife.replay.planning.plan_options import PlanOptions
+from kvlife.sizing import (
+    CPU,
+    CUDA,
+    HIP,
+    ByRatio,
+    ByRequests,
+    Draft,
+    KVCacheConfigurator,
+    ModelGeometry,
+    Parallel,
+    StateSizing,
+    checkpoint_quantization,
+    configure_kv_cache_dtype,
+    parse_bytes,
+)
+
+PLATFORMS = {"cuda": CUDA, "hip": HIP, "cpu": CPU}
+MAX_CONFIG_BYTES = 16 << 20
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """What is asked for: the configurator, and what was free before the weights."""
+
+    configurator: KVCacheConfigurator
+    gpu_bytes: int
+
+
+def read_request(options: PlanOptions) -> Request:
+    """Read the files and sizes that the options name; raises `ConfigError`."""
+    config = read_config(options.config)
+    geometry = ModelGeometry.from_config(config)
+    dtype = configure_kv_cache_dtype(
+        options.dtype,
+        geometry.model_dtype,
+        checkpoint_quantization(config),
+        PLATFORMS[options.platform],
+    )
+    gpu_bytes = parse_bytes("--gpu-memory", options.gpu_memory)
+    reserve = {} if options.reserve is None else {"--reserve": options.reserve}
+    return Request(
+        gpu_bytes=gpu_bytes,
+        configurator=KVCacheConfigurator(
+            geometry=geometry,
+            dtype=dtype,
+            free_bytes=_free_bytes(options, gpu_bytes),
+            mem_fraction=options.mem_fraction,
+            reservations={name: parse_bytes(name, size) for name, size in reserve.items()},
+            parallel=Parallel(
+                tp=options.tp,
+                pp=options.pp,
+                pp_rank=options.pp_rank,
+                attention_dp=options.dp,
+                dcp=options.dcp,
+            ),
+            draft=_draft(options),
+            draft_steps=options.draft_steps,
+            page_size=options.page_size,
+            context_len=options.context,
+            max_total_tokens=options.max_tokens,
+            max_running_requests=options.max_running,
+            prefix_cache=not options.without_prefix_cache,
+            overlap=not options.without_overlap,
+            window_sizing=_window_sizing(options),
+            state_sizing=StateSizing(
+                ratio=options.state_ratio,
+                num_slots=options.state_slots,
+                tracking=options.tracking,
+                decode_locks=not options.unlocked_decode,
+            ),
+            unified=options.unified,
+            prefill_only=options.prefill_only,
+            host_to_device_ratio=options.host_ratio,
+        ),
+    )
+
+
+def read_config(path: Path) -> dict[str, object]:
+    """The object in a config.json; raises `ConfigError` that names the file."""
+    if not path.is_file():
+        raise ConfigError(f"{path} is no file: name the model's config.json")
+    if path.stat().st_size > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path} is larger than 16 MiB, and no config.json is")
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} holds no JSON object, and a config.json does")
+    return found
+
+
+def _free_bytes(options: PlanOptions, gpu_bytes: int) -> int:
+    if options.free is not None and options.weights is not None:
+        raise ConfigError("--free and --weights say the same: give one of them")
+    if options.free is not None:
+        return parse_bytes("--free", options.free)
+    if options.weights is None:
+        raise ConfigError(
+            "how much memory is left is not known: give --weights 15GiB (on each GPU), or --free"
+            " 64GiB (as measured with the weights loaded)"
+        )
+    weights = parse_bytes("--weights", options.weights)
+    if weights > gpu_bytes:
+        raise ConfigError(
+            f"--weights {options.weights} is more than --gpu-memory {options.gpu_memory}: spread"
+            " the model over more GPUs, and give what lies on each"
+        )
+    return gpu_bytes - weights
+
+
+def _draft(options: PlanOptions) -> Draft | None:
+    if options.draft is None:
+        if options.draft_config is not None or options.draft_layers is not None:
+            raise ConfigError("--draft-config and --draft-layers are of a draft: give --draft too")
+        return None
+    own = options.draft_config
+    layers = options.draft_layers
+    return Draft(
+        algorithm=options.draft,
+        num_layers=1 if layers is None and own is None else layers,
+        geometry=None if own is None else ModelGeometry.from_config(read_config(own)),
+        num_draft_tokens=options.draft_tokens,
+        topk=options.draft_topk,
+    )
+
+
+def _window_sizing(options: PlanOptions) -> ByRatio | ByRequests:
+    if not options.window_by_requests:
+        return ByRatio(ratio=options.window_ratio)
+    return ByRequests(eviction_interval=options.eviction_interval, chunk_len=options.chunk_tokens)
