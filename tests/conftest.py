@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("KVLIFE_TRACES", ROOT.parent / "shared" / "traces"))
+MODELS = Path(os.environ.get("KVLIFE_MODELS", ROOT.parent / "shared" / "models"))
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
@@ -74,3 +75,13 @@ def traces():
     if not TRACES.is_dir():
         pytest.skip(f"no traces at {TRACES}: set KVLIFE_TRACES to the folder that holds them")
     return TRACES
+
+
+@pytest.fixture(scope="session")
+def models():
+    """The folder of model configs (`llama-3.1-8b.json`, ...); a test that asks skips without it."""
+    if not MODELS.is_dir():
+        pytest.skip(
+            f"no model configs at {MODELS}: set KVLIFE_MODELS to the folder that holds them"
+        )
+    return MODELS

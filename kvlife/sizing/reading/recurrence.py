@@ -8,6 +8,7 @@ from kvlife.errors import ConfigError
 from kvlife.sizing.layers import Heads, RecurrentState
 from kvlife.sizing.reading.attention import HEAD_DIMS, QUERY_HEADS
 from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
+from kvlife.sizing.reading.layer_kinds import ATTENTION_KEYS
 
 STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype", "ssm_cache_dtype", "ssm_state_dtype")
 STATE_DIMS = ("mamba_d_state", "mamba_state_dim", "ssm_state_size", "state_size")
@@ -121,9 +122,11 @@ def _mamba1(keys: ConfigKeys) -> RecurrentState:
 
 
 def _inner_width(keys: ConfigKeys) -> int:
-    # Beside attention, intermediate_size is that of the experts; alone, it is the inner width.
-    if not keys.has("mamba_expand") and keys.has("d_inner", "intermediate_size"):
-        return keys.whole("d_inner", "intermediate_size")
+    # A model of states alone calls the inner width so; beside attention it is another layer's.
+    names = ("d_inner",) if keys.has(*ATTENTION_KEYS) else ("d_inner", "intermediate_size")
+    found = None if keys.has("mamba_expand") else keys.whole_or_none(*names)
+    if found is not None:
+        return found
     expand, hidden = ask(
         lambda: keys.whole("mamba_expand", "expand"), lambda: keys.whole("hidden_size", "d_model")
     )
