@@ -21,7 +21,7 @@ def check_place(operation: str, arena: Tensor, target: KvTarget, layer: int) -> 
     if arena.numel() < target.num_bytes:
         case = f"the arena has {arena.numel()} bytes"
         refuse(operation, f"a layout of {target.num_bytes} bytes", case, "pass the whole arena")
-    if not isinstance(layer, int) or not 0 <= layer < target.num_layers:
+    if not 0 <= layer < target.num_layers:
         case = f"the layout has layers 0 to {target.num_layers - 1}"
         refuse(operation, f"layer {layer!r}", case, "name one of these (from 0, in this group)")
 

@@ -1,14 +1,14 @@
 """For the Triton kernels of tokens' KV: where a token's row lies, and its values in and out.
 
-A tile is [TOKENS, COLS] values of one part. Words are the bits of one value (int16, int32) or a byte
-(uint8, for fp8 and packed e2m1); places and strides in the arena are in words.
+A tile is [TOKENS, COLS] values of one part. A word is the bits of one value (int16, int32) or a
+byte (uint8, for fp8 and packed e2m1); places and strides in the arena are in words.
 """
 
 import triton
 import triton.language as tl
 
 from kvlife.kernels.numerics.formats import E4M3
-from kvlife.kernels.numerics.triton_code import (
+from kvlife.kernels.numerics.kernel import (
     field,
     fp4_scales,
     mx_factor,
@@ -35,8 +35,16 @@ def word(values):
     return {4: tl.uint8, 8: tl.uint8, 16: tl.int16, 32: tl.int32}[values.bits]
 
 
+@triton.constexpr_function
+def words_in(storage):
+    """What to see an arena as, to read and write values of a `StorageFormat`."""
+    return tl.pointer_type({1: tl.uint8, 2: tl.int16, 4: tl.int32}[storage.word_bytes])
+
+
 @triton.jit
-def tokens_of(slots, slot_stride, num, num_slots, block, PAGE_SIZE: tl.constexpr, TOKENS: tl.constexpr):
+def tokens_of(
+    slots, slot_stride, num, num_slots, block, PAGE_SIZE: tl.constexpr, TOKENS: tl.constexpr
+):
     """Of a block of tokens: index, slot, whether there, whether in the pool, page, place in it."""
     token = block.to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     there = token < num

@@ -43,8 +43,8 @@ def _rows(
     page, row = place.plane.page_stride, place.row_bytes
     slots = slots.long()
     if page == target.page_size * row:
-        shape = (target.num_slots, place.num_bytes)
-        return arena.as_strided(shape, (row, 1), first), (slots,)
+        flat = (target.num_slots, place.num_bytes)
+        return arena.as_strided(flat, (row, 1), first), (slots,)
     shape = (target.num_pages, target.page_size, place.num_bytes)
     where = (slots // target.page_size, slots % target.page_size)
     return arena.as_strided(shape, (page, row, 1), first), where

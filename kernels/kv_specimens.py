@@ -42,7 +42,7 @@ def kv_specimen(
         aligned=tuple(
             name
             for name, kind in signature.items()
-            if kind.startswith("*") or name.endswith(("base", "row_stride"))
+            if kind.startswith("*") or name.endswith(("base", "row_stride", "head_stride"))
         ),
         fp_fusion=False,
         widest=widest,

@@ -86,9 +86,9 @@ class KvTarget:
         )
 
 
-def checked_scale(scale: float) -> float:
+def checked_scale(scale: object) -> float:
     """The fp32 value of a tensor's scale; raises `KernelError` where it or its inverse is none."""
-    if not isinstance(scale, int | float) or isinstance(scale, bool) or not scale > 0:
+    if not isinstance(scale, int | float) or not scale > 0:
         raise KernelError(f"a tensor's scale is a number above 0, got {scale!r}")
     if not 2.0**-100 <= scale <= 2.0**100:
         raise KernelError(f"a tensor's scale lies in [2^-100, 2^100], got {scale!r}")

@@ -6,17 +6,18 @@ import triton.language as tl
 from torch import Tensor
 
 from kvlife.kernels.kv_kernel import (
-    dequantised,
     copies,
+    dequantised,
     num_blocks,
     report_outside,
     tokens_of,
     word,
+    words_in,
 )
 from kvlife.kernels.kv_launch import CHANGING, launch_on_tokens
 from kvlife.kernels.kv_target import KvTarget
 from kvlife.kernels.numerics import COMPUTE_FORMATS
-from kvlife.kernels.numerics.triton_code import field, narrow
+from kvlife.kernels.numerics.kernel import field, narrow
 from kvlife.kernels.violations import Violations
 
 
@@ -42,7 +43,7 @@ def load_tile(
     PACKED: tl.constexpr = 8 // field(field(STORAGE, "values"), "bits") or 1
     start = bases[0] + page * PART[3] + place * PART[2]
     spot = block * (COLS // PACKED) + tl.arange(0, COLS // PACKED)
-    words = arena.to(tl.pointer_type(word(field(STORAGE, "values")))) + start[:, None] + spot[None, :]
+    words = arena.to(words_in(STORAGE)) + start[:, None] + spot[None, :]
     held = inside[:, None] & (spot < WIDTH // PACKED)[None, :]
     codes = tl.load(words, mask=held, other=0)
     if not copies(STORAGE, TARGET):
@@ -87,7 +88,7 @@ def load_kv_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
 ):
-    """One program: a tile of K or of V. K and V are `part_constants`; without `count`, no report."""
+    """One program: a tile of K or V. K and V are `part_constants`; without `count`, no report."""
     blocks: tl.constexpr = num_blocks(K) + num_blocks(V)
     block = tl.program_id(0) % blocks
     token, slot, there, inside, page, place = tokens_of(

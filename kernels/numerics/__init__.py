@@ -23,13 +23,13 @@ from kvlife.kernels.numerics.reference import (
 
 __all__ = [
     "BF16",
+    "COMPUTE_FORMATS",
     "E2M1",
     "E4M3",
     "E5M2",
     "FP16",
     "FP32",
     "STORAGE_FORMATS",
-    "COMPUTE_FORMATS",
     "FloatFormat",
     "StorageFormat",
     "dequantise",

@@ -1,4 +1,4 @@
-"""Narrowing and widening in torch, the twin of `triton_code.py`, bit for bit.
+"""Narrowing and widening in torch, the twin of `kernel.py`, bit for bit.
 
 Narrowing to a stored value, in this order:
 

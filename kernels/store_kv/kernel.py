@@ -11,12 +11,13 @@ from kvlife.kernels.kv_kernel import (
     report_outside,
     tokens_of,
     word,
+    words_in,
 )
 from kvlife.kernels.kv_launch import CHANGING, launch_on_tokens, strides_of
 from kvlife.kernels.kv_target import KvTarget
 from kvlife.kernels.numerics import COMPUTE_FORMATS
+from kvlife.kernels.numerics.kernel import widen
 from kvlife.kernels.numerics.reference import fp32
-from kvlife.kernels.numerics.triton_code import field, widen
 from kvlife.kernels.violations import Violations
 
 
@@ -54,7 +55,7 @@ def store_tile(
     start = bases[0] + page * PART[3] + place * PART[2]
     PACKED: tl.constexpr = COLS // codes.shape[1]
     spot = block * (COLS // PACKED) + tl.arange(0, COLS // PACKED)
-    target = arena.to(tl.pointer_type(word(field(STORAGE, "values")))) + start[:, None] + spot[None, :]
+    target = arena.to(words_in(STORAGE)) + start[:, None] + spot[None, :]
     tl.store(target, codes, mask=inside[:, None] & (spot < WIDTH // PACKED)[None, :])
     if PART[4]:
         GROUPS: tl.constexpr = scales.shape[1]
@@ -100,7 +101,7 @@ def store_kv_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
 ):
-    """One program: a tile of K or of V. K and V are `part_constants`; without `count`, no report."""
+    """One program: a tile of K or V. K and V are `part_constants`; without `count`, no report."""
     blocks: tl.constexpr = num_blocks(K) + num_blocks(V)
     block = tl.program_id(0) % blocks
     token, slot, there, inside, page, place = tokens_of(

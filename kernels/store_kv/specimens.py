@@ -1,5 +1,7 @@
 """`store_kv` as it is compiled without a GPU."""
 
+from collections.abc import Mapping
+
 from kvlife.kernels.compiling import Specimen
 from kvlife.kernels.kv_specimens import kv_specimen
 from kvlife.kernels.numerics import storage_format
@@ -24,19 +26,21 @@ def _types(source: str) -> dict[str, str]:
 
 
 def _store(
-    storage: str, source: str, shape: str = "8 x 128", head: int = 0, widest: int | None = 16
+    storage: str, source: str, shape: str = "8 x 128", strided: Mapping[str, int] | None = None
 ) -> Specimen:
     return kv_specimen(
         store_kv_kernel,
         _types(source),
         storage,
         shape,
-        f"{source} to {storage}, {shape}{', strided' if head else ''}",
-        {"SOURCE": storage_format(source).values, "K_HEAD": head, "V_HEAD": head},
-        widest,
+        f"{source} to {storage}, {shape}{', strided' if strided else ''}",
+        {"SOURCE": storage_format(source).values, "K_HEAD": 0, "V_HEAD": 0, **(strided or {})},
+        16,
     )
 
 
+# Heads cut from wider ones: a launch finds out by itself that values lie side by side.
+_STRIDED = {"K_HEAD": 192, "V_HEAD": 128, "k_item_stride": 1, "v_item_stride": 1}
 SPECIMENS = (
     _store("bf16", "bf16"),
     _store("bf16", "fp32"),
@@ -52,5 +56,5 @@ SPECIMENS = (
     _store("nvfp4", "bf16", "latent 512 + 64"),
     _store("bf16", "bf16", "4 x 192, 128"),
     _store("mxfp8", "bf16", "4 x 192, 128"),
-    _store("bf16", "bf16", "4 x 192, 128", head=64, widest=None),
+    _store("bf16", "bf16", "4 x 192, 128", _STRIDED),
 )

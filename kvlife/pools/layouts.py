@@ -127,7 +127,7 @@ class KvLayout:
         """Where everything lies in an arena of `num_pages` pages, the reserved page 0 included."""
         row_bytes = self._row_bytes()
         planes = self._lay_out(row_bytes, page_size, num_pages)
-        return Planes(planes=tuple(planes.values()), num_pages=num_pages)
+        return Planes(planes=[*planes.values()], num_pages=num_pages)
 
     def target(self, page_size: int, num_pages: int) -> KvTarget:
         """What `store_kv` and `load_kv` need to know of such an arena."""

@@ -48,31 +48,44 @@ def narrow(values, FORMAT: tl.constexpr):
     bits = values.to(tl.int32, bitcast=True)
     size = bits & _MAGNITUDE
     if same(FORMAT, _FP32):
-        return tl.where(size > _INFINITY, nan_of(FORMAT), bits)
-    SIGN: tl.constexpr = field(FORMAT, "bits") - 1
-    LOWEST: tl.constexpr = field(FORMAT, "min_normal_bits")
-    clamped = tl.minimum(size, field(FORMAT, "max_finite_bits"))
-    if same(FORMAT, _BF16):
-        # The exponents of bf16 are fp32's, so a carry out of the mantissa is right as it falls.
-        rounded = (clamped + 0x7FFF + ((clamped >> 16) & 1)) >> 16
+        codes = bits
     else:
-        exponent = tl.maximum(clamped & _INFINITY, LOWEST)
-        ruler = exponent + (dropped(FORMAT) << 23)
-        total = clamped.to(tl.float32, bitcast=True) + ruler.to(tl.float32, bitcast=True)
-        steps = total.to(tl.int32, bitcast=True) - ruler
-        binades = (exponent - LOWEST) >> dropped(FORMAT)
-        rounded = steps + binades
-    codes = rounded | (((bits >> 31) & 1) << SIGN)
+        clamped = tl.minimum(size, field(FORMAT, "max_finite_bits"))
+        rounded = _round_bf16(clamped) if same(FORMAT, _BF16) else _round(clamped, FORMAT)
+        codes = rounded | (((bits >> 31) & 1) << (field(FORMAT, "bits") - 1))
     return tl.where(size > _INFINITY, nan_of(FORMAT), codes)
+
+
+@triton.jit
+def _round_bf16(size):
+    # The exponents of bf16 are fp32's, so a carry out of the mantissa is right as it falls.
+    return (size + 0x7FFF + ((size >> 16) & 1)) >> 16
+
+
+@triton.jit
+def _round(size, FORMAT: tl.constexpr):
+    LOWEST: tl.constexpr = field(FORMAT, "min_normal_bits")
+    exponent = tl.maximum(size & _INFINITY, LOWEST)
+    ruler = exponent + (dropped(FORMAT) << 23)
+    total = size.to(tl.float32, bitcast=True) + ruler.to(tl.float32, bitcast=True)
+    return total.to(tl.int32, bitcast=True) - ruler + ((exponent - LOWEST) >> dropped(FORMAT))
 
 
 @triton.jit
 def widen(codes, FORMAT: tl.constexpr):
     """The fp32 values of codes (int32), exactly."""
     if same(FORMAT, _FP32):
-        return codes.to(tl.float32, bitcast=True)
-    if same(FORMAT, _BF16):
-        return (codes << 16).to(tl.float32, bitcast=True)
+        values = codes.to(tl.float32, bitcast=True)
+    elif same(FORMAT, _BF16):
+        values = (codes << 16).to(tl.float32, bitcast=True)
+    else:
+        values = _widen_short(codes, FORMAT)
+    return values
+
+
+@triton.jit
+def _widen_short(codes, FORMAT: tl.constexpr):
+    # Shorter exponents pass through fp16, whose widening is exact on every machine.
     SIGN: tl.constexpr = field(FORMAT, "bits") - 1
     LIFT: tl.constexpr = 15 - field(FORMAT, "bias")
     size = codes & ((1 << SIGN) - 1)
