@@ -67,7 +67,7 @@ fp8_caches = st.one_of(any_dtype_caches, sparse, indexed_latents, shared_windows
 
 @st.composite
 def geometries(draw, caches=any_dtype_caches):
-    layers = draw(st.lists(st.lists(caches, max_size=3), min_size=4, max_size=12).filter(any))
+    layers = draw(st.lists(st.lists(caches, max_size=2), min_size=4, max_size=6).filter(any))
     dtype = draw(st.sampled_from(["bfloat16", "float16"]))
     return ModelGeometry(layers=layers, model_dtype=dtype, context_len=CONTEXT_LEN)
 

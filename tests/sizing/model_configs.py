@@ -105,6 +105,26 @@ JAMBA_01 = {
     "max_position_embeddings": 262144,
     "torch_dtype": "bfloat16",
 }
+QWEN3_5_397B = {
+    "text_config": {
+        "dtype": "bfloat16",
+        "full_attention_interval": 4,
+        "head_dim": 256,
+        "hidden_size": 4096,
+        "layer_types": [*["linear_attention"] * 3, "full_attention"] * 15,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 64,
+        "linear_value_head_dim": 128,
+        "max_position_embeddings": 262144,
+        "mtp_num_hidden_layers": 1,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 60,
+        "num_key_value_heads": 2,
+    },
+    "vision_config": {"depth": 27, "hidden_size": 1152, "num_heads": 16},
+}
 KIMI_LINEAR_48B = {
     "head_dim": 72,
     "hidden_size": 2304,
@@ -231,6 +251,45 @@ MAMBA_2_1B = {
     "n_groups": 1,
     "conv_kernel": 4,
     "expand": 2,
+    "torch_dtype": "bfloat16",
+}
+ZAMBA_2_27B = {
+    "attention_head_dim": 160,
+    "attention_hidden_size": 5120,
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "kv_channels": 80,
+    "layers_block_type": [
+        "mamba",
+        *[*["mamba"] * 5, "hybrid"] * 7,
+        *[*["mamba"] * 4, "hybrid"],
+        *[*["mamba"] * 3, "hybrid"],
+        *["mamba"] * 2,
+    ],
+    "mamba_d_conv": 4,
+    "mamba_d_state": 64,
+    "mamba_expand": 2,
+    "mamba_headdim": 64,
+    "mamba_ngroups": 1,
+    "n_mamba_heads": 80,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 54,
+    "num_key_value_heads": 32,
+    "num_query_groups": 32,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+# The released config of gemma-3 says neither the context nor which layers have the window.
+GEMMA_3_27B_AS_RELEASED = {
+    "model_type": "gemma3",
+    "text_config": {
+        "head_dim": 128,
+        "hidden_size": 5376,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 62,
+        "num_key_value_heads": 16,
+        "sliding_window": 1024,
+    },
     "torch_dtype": "bfloat16",
 }
 FALCON_H1_05B = {

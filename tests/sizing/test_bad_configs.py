@@ -4,6 +4,7 @@ import pytest
 from model_configs import (
     DEEPSEEK_V4,
     DEEPSEEK_V32,
+    GEMMA_3_27B_AS_RELEASED,
     GPT_OSS_120B,
     JAMBA_01,
     KIMI_LINEAR_48B,
@@ -60,6 +61,10 @@ def without(config, *keys):
         ),
         # Which layers have the window is not said, and neither is which are recurrent.
         ({**LLAMA_31_8B, "sliding_window": 4096}, ["layer_types", "sliding_window_pattern"]),
+        (
+            GEMMA_3_27B_AS_RELEASED,
+            ["max_position_embeddings", "layer_types", "sliding_window_pattern"],
+        ),
         ({**LLAMA_31_8B, "attention_chunk_size": 4096}, ["layer_types", "no_rope_layers"]),
         ({**LLAMA_31_8B, "mamba_d_state": 16}, ["layer_types", "layers_block_type"]),
         ({**LLAMA_31_8B, "layer_types": ["mamba"] * 32}, ["recurrent layer"]),

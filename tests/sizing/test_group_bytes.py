@@ -15,7 +15,9 @@ from model_configs import (
     KIMI_LINEAR_48B,
     LLAMA_31_8B,
     MINIMAX_M3,
+    QWEN3_5_397B,
     QWEN3_NEXT_80B,
+    ZAMBA_2_27B,
 )
 
 from kvlife.errors import ConfigError
@@ -247,6 +249,20 @@ def test_a_gated_delta_net_has_a_slot():
     assert groups["full"].bytes_per_token == 24_576
     assert groups["state"].bytes_per_slot == 36 * (49_152 + 2_097_152) == 77_266_944
     assert groups["state"].is_published
+
+
+def test_a_model_inside_a_config_of_several():
+    """qwen3.5: 15 layers of 2 heads x 512 x 2; 45 of 3 x 12,288 x 2 and 64 x 128 x 128 x 4."""
+    groups = groups_of(QWEN3_5_397B)
+    assert groups["full"].bytes_per_token == 30_720
+    assert groups["state"].bytes_per_slot == 45 * (73_728 + 4_194_304)
+
+
+def test_layers_with_attention_and_a_state():
+    """zamba2: 9 of 54 layers keep 32 heads of 160 as well; all keep a state of 80 heads of 64."""
+    groups = groups_of(ZAMBA_2_27B)
+    assert groups["full"].bytes_per_token == 9 * 32 * (160 + 160) * 2
+    assert groups["state"].bytes_per_slot == 54 * (3 * (5_120 + 2 * 64) * 2 + 80 * 64 * 64 * 4)
 
 
 def test_a_state_is_split_over_all_ranks_that_share_the_attention():
