@@ -12,6 +12,7 @@ differ only in these strides, so that whatever moves or reads whole pages serves
 import functools
 import itertools
 import math
+from collections.abc import Iterable
 
 import attrs
 import torch
@@ -48,6 +49,10 @@ class Plane:
     page_bytes: int = attrs.field(validator=_count)
 
 
+def _in_order(planes: Iterable[Plane]) -> tuple[Plane, ...]:
+    return tuple(planes)
+
+
 @attrs.frozen(kw_only=True, cache_hash=True)
 class Planes:
     """The planes of a cache group's arena: disjoint, for pages `[0, num_pages)`, 0 reserved.
@@ -57,7 +62,7 @@ class Planes:
     and the order of words in a digest.
     """
 
-    planes: tuple[Plane, ...] = attrs.field(converter=tuple)
+    planes: tuple[Plane, ...] = attrs.field(converter=_in_order)
     num_pages: int
 
     def __attrs_post_init__(self) -> None:

@@ -14,6 +14,15 @@ from kvlife.kernels.violations import Violations
 from kvlife.pools.layouts import KvLayout
 
 GIB = 1 << 30
+VALUE_DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp32": torch.float32,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "e2m1": torch.uint8,
+}
+SCALE_DTYPES = {"e8m0": torch.float8_e8m0fnu, "e4m3": torch.float8_e4m3fn}
 
 
 class KvBuffers:
@@ -106,7 +115,22 @@ class KvBuffers:
         that name; e2m1 stands packed, uint8 of half the width. A plane of scales has a block where
         the values have a width, in float8_e8m0fnu or float8_e4m3fn.
         """
-        raise NotImplementedError
+        shapes = self.layout.token_shapes()
+        if plane not in shapes or not 0 <= layer < self.layout.num_layers:
+            raise ConfigError(
+                f"layer {layer} of plane {plane!r} asked for; there are planes"
+                f" {', '.join(shapes)} of layers 0 to {self.layout.num_layers - 1}"
+            )
+        storage = self.layout.storage
+        scaling = storage.block_scale if plane.endswith("_scales") else None
+        dtype = SCALE_DTYPES[scaling] if scaling else VALUE_DTYPES[storage.values.name]
+        (place,) = (one for one in self.planes.planes if one.name == plane)
+        rows = self.arena.as_strided(
+            (self.num_pages, self.page_size, place.page_bytes // self.page_size),
+            (place.page_stride, place.page_bytes // self.page_size, 1),
+            self.arena.storage_offset() + place.offset + layer * place.layer_stride,
+        )
+        return rows.view(dtype).unflatten(-1, (*shapes[plane][:-1], -1))
 
 
 def free_bytes(device: torch.device) -> int:

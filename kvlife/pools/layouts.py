@@ -11,7 +11,7 @@ the order of the values. In order "layer" a plane is [layer, page, token], in or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -125,52 +125,50 @@ class KvLayout:
 
     def planes(self, page_size: int, num_pages: int) -> Planes:
         """Where everything lies in an arena of `num_pages` pages, the reserved page 0 included."""
-        row_bytes = self._row_bytes()
-        planes = self._lay_out(row_bytes, page_size, num_pages)
-        return Planes(planes=[*planes.values()], num_pages=num_pages)
+        planes = tuple(self._lay_out(page_size, num_pages).values())
+        return Planes(planes=planes, num_pages=num_pages)
 
     def target(self, page_size: int, num_pages: int) -> KvTarget:
         """What `store_kv` and `load_kv` need to know of such an arena."""
-        row_bytes = self._row_bytes()
-        planes = self._lay_out(row_bytes, page_size, num_pages)
+        planes = self._lay_out(page_size, num_pages)
+        storage = self.storage
         parts: list[KvPart] = []
         for name, row in self._rows().items():
-            value_at = scale_at = 0
+            at = 0
             for part in row:
-                num_values = self.storage.value_bytes(part.width)
-                num_scales = self.storage.scale_bytes(part.width)
-                scales = None
-                if num_scales:
-                    plane = f"{name}_scales"
-                    scales = RowPlace(
-                        plane=planes[plane],
-                        row_bytes=row_bytes[plane],
-                        first_byte=scale_at,
-                        num_bytes=num_scales,
-                    )
+                values, scales = planes[name], planes.get(_scales(name))
                 parts.append(
                     KvPart(
                         name=part.name,
                         shape=part.shape,
-                        values=RowPlace(
-                            plane=planes[name],
-                            row_bytes=row_bytes[name],
-                            first_byte=value_at,
-                            num_bytes=num_values,
-                        ),
-                        scales=scales,
+                        values=_place(values, page_size, at, part.width, storage.value_bytes),
+                        scales=_place(scales, page_size, at, part.width, storage.scale_bytes)
+                        if scales
+                        else None,
                         tensor_scales=self._scales_of(part),
                     )
                 )
-                value_at, scale_at = value_at + num_values, scale_at + num_scales
+                at += part.width
         first, second = parts
         return KvTarget(
-            storage=self.storage,
+            storage=storage,
             page_size=page_size,
             num_pages=num_pages,
             num_layers=self.num_layers,
             parts=(first, second),
         )
+
+    def token_shapes(self) -> dict[str, tuple[int, ...]]:
+        """For each plane, the shape of a token in it: of values, or of scales of blocks."""
+        shapes = {
+            name: row[0].shape if len(row) == 1 else (sum(part.width for part in row),)
+            for name, row in self._rows().items()
+        }
+        block = self.storage.block
+        if block is not None:
+            scales = {_scales(name): (*s[:-1], s[-1] // block) for name, s in shapes.items()}
+            shapes |= scales
+        return shapes
 
     def _row_bytes(self) -> dict[str, int]:
         """For each plane, its bytes per token: the planes of values first, then those of scales."""
@@ -178,19 +176,17 @@ class KvLayout:
         widths = {name: sum(p.width for p in row) for name, row in self._rows().items()}
         rows = {name: storage.value_bytes(width) for name, width in widths.items()}
         if storage.block is not None:
-            rows |= {f"{name}_scales": storage.scale_bytes(w) for name, w in widths.items()}
+            rows |= {_scales(name): storage.scale_bytes(w) for name, w in widths.items()}
         return rows
 
-    def _lay_out(
-        self, row_bytes: dict[str, int], page_size: int, num_pages: int
-    ) -> dict[str, Plane]:
+    def _lay_out(self, page_size: int, num_pages: int) -> dict[str, Plane]:
         _check_whole("page_size", page_size, MAX_PAGE_SIZE)
         _check_whole("num_pages", num_pages, MAX_SLOTS)
         _check_whole("slots (num_pages times page_size)", num_pages * page_size, MAX_SLOTS)
         planes: dict[str, Plane] = {}
         offset = 0
-        for name, bytes_per_token in row_bytes.items():
-            page_bytes = page_size * bytes_per_token
+        for name, row_bytes in self._row_bytes().items():
+            page_bytes = page_size * row_bytes
             by_layer = self.order == "layer"
             planes[name] = Plane(
                 name=name,
@@ -202,6 +198,21 @@ class KvLayout:
             )
             offset += -(-page_bytes * self.num_layers * num_pages // ALIGNMENT) * ALIGNMENT
         return planes
+
+
+def _scales(plane: str) -> str:
+    return f"{plane}_scales"
+
+
+def _place(
+    plane: Plane, page_size: int, at: int, width: int, bytes_of: Callable[[int], int]
+) -> RowPlace:
+    return RowPlace(
+        plane=plane,
+        row_bytes=plane.page_bytes // page_size,
+        first_byte=bytes_of(at) if at else 0,
+        num_bytes=bytes_of(width),
+    )
 
 
 @attrs.frozen(kw_only=True)
