@@ -104,6 +104,7 @@ class EngineDriver(RuleBasedStateMachine):
             max_context_len=7 * size + size // 2,
             groups=groups,
             free_order="fifo" if fifo else "lifo",
+            host_pages=(0, 3, 9, 60)[policy // 4 % 4],
         )
         self.log, self.time_ns = Recorder(), 0
         self.engine = KvEngine(
@@ -122,6 +123,7 @@ class EngineDriver(RuleBasedStateMachine):
             {space.name: space.num_pages for space in layout.spaces},
             num_rows=5,
             capacity=config.max_context_len,
+            host_pages=config.host_pages,
         )
         self.model.look = Look(self.engine.ledger)
         self.grain = min(group.size for group in self.model.groups)
@@ -174,6 +176,7 @@ class EngineDriver(RuleBasedStateMachine):
         """Give one command to both; a refusal leaves all as it was, a success fits the model."""
         type(self).num_commands += 1
         self.run_posted()
+        self.model.spared = {}
         command = getattr(self.model, name)(*args, **options)
         errors = next(command)
         before = (self.digest, self.engine.next_seq, len(self.log.recorded))
@@ -188,6 +191,10 @@ class EngineDriver(RuleBasedStateMachine):
             self.check_refusal(name, args, refusal, errors, before)
             return None
         assert not errors, f"{name}{args} {options} went through, the model says {errors}"
+        if name == "retract_with_backup" and got.backup is not None:
+            self.tally["backup", "done"] += 1
+        if name == "resume" and got.restored_len > got.prefix_len:
+            self.tally["restore", "done"] += 1
         try:
             command.send(got)
         except StopIteration:
@@ -223,6 +230,7 @@ class EngineDriver(RuleBasedStateMachine):
         ledger, model = self.engine.ledger, self.model
         assert ledger.requests == {rid: row.number for rid, row in model.requests.items()}
         assert list(ledger.waiting) == list(model.waiting)
+        self.compare_host()
         assert list(ledger.pins) == list(model.pins)
         assert list(ledger.steps) == list(model.steps)
         assert {sid: (s.row, s.num_turns) for sid, s in ledger.sessions.items()} == {
@@ -245,6 +253,22 @@ class EngineDriver(RuleBasedStateMachine):
             assert self.engine.index.pages(g).tolist() == sorted(published.values())
         assert self.engine.audit() == []
         self.digest = ledger.digest()
+
+    def compare_host(self):
+        """Host pages are those of the backups, and each is noted with the entry that it holds."""
+        ledger, host = self.engine.ledger, self.engine.ledger.host
+        states = [] if host is None else [PageState(state).name for state in host.state.tolist()]
+        assert states == self.model.host_states()
+        for rid, waits in self.model.waiting.items():
+            backup = ledger.waiting[rid].backup
+            assert (None if backup is None else backup.tolist()) == (
+                list(waits.backup.values()) or None
+            )
+            for (g, k), page in waits.backup.items():
+                assert (host.group[page], host.link[page], host.refs[page]) == (g, k, 1)
+        if host is not None:
+            free = {page for page, name in enumerate(states) if name == "FREE"}
+            assert set(host.free.pages().tolist()) == free
 
     def compare_row(self, row):
         ledger = self.engine.ledger

@@ -168,6 +168,10 @@ class EngineMachine(EngineDriver):
     def retract(self, pick):
         self.run("retract", self.some(RIDS, self.model.requests, pick))
 
+    @action(needs=has_several, pick=PICK)
+    def retract_with_backup(self, pick):
+        self.run("retract_with_backup", self.some(RIDS, self.model.requests, pick))
+
     # -- rules: sessions, flights, cache ---------------------------------------------------
 
     @action(needs=has_several, pick=PICK, session=PICK, length=PICK)

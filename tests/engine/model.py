@@ -7,7 +7,7 @@ and which of the pages that may be evicted go. `look` shows it what was chosen.
 """
 
 from model_ladder import Batch, LadderModel
-from model_state import NO_ERRORS, Group, Pin, Session, Step
+from model_state import NO_ERRORS, Group, Pin, Session, Step, Waiting
 
 
 class EngineModel(LadderModel):
@@ -108,7 +108,33 @@ class EngineModel(LadderModel):
         errors, row = self.row_of(rid)
         yield errors
         self.release(rid)
-        self.waiting[rid] = row.namespace
+        self.waiting[rid] = Waiting(row.namespace, row.committed, {})
+
+    def retract_with_backup(self, rid):
+        errors, row = self.row_of(rid)
+        got = yield errors
+        kept = [
+            (g, k)
+            for g in range(len(self.groups))
+            for k in self.row_entries(row, g, row.protected, row.committed)
+        ]
+        free = {page for page, name in enumerate(self.host_states()) if name == "FREE"}
+        written = any(
+            pin.writes and row.tables[g][k] in pin.pages and pin.group == g
+            for g, k in kept
+            for pin in self.pins.values()
+        )
+        backup = {}
+        if not kept or len(kept) > len(free) or written:
+            assert got.backup is None
+            assert got.why_not
+        else:
+            assert (got.backup.kept_len, got.why_not) == (row.committed, None)
+            backup = dict(zip(kept, got.backup.host_pages, strict=True))
+            assert len(set(backup.values())) == len(kept)
+            assert set(backup.values()) <= free
+        self.release(rid)
+        self.waiting[rid] = Waiting(row.namespace, row.committed, backup)
 
     # -- sessions --------------------------------------------------------------------------
 

@@ -70,8 +70,74 @@ class LadderModel(ModelState):
         errors = set(self.bad_binding(rid, tokens, evict_floor))
         if rid not in self.waiting:
             errors.add("BadArgument")
-        got = yield errors
-        self.bind(rid, tokens, self.waiting.pop(rid), evict_floor, got)
+        if errors:
+            yield errors
+            return
+        waits = self.waiting[rid]
+        prefix = self.hit_len(waits.namespace, tokens, len(tokens) - 1, evict_floor)
+        end = min(waits.committed, len(tokens) - 1)
+        plan = None
+        if waits.backup and end > prefix:
+            plan = self.restoring(waits, prefix, end, evict_floor)
+            if plan is None:
+                got = yield NO_ERRORS
+                assert got.why_recomputed
+                self.bind(rid, tokens, self.waiting.pop(rid).namespace, evict_floor, got)
+                return
+        if plan is None:
+            got = yield NO_ERRORS
+            assert (got.why_recomputed, got.restored_len) == (None, prefix)
+            self.bind(rid, tokens, self.waiting.pop(rid).namespace, evict_floor, got)
+            return
+        yield from self.restore(rid, tokens, prefix, end, evict_floor, plan)
+
+    def restoring(self, waits, prefix, end, floor):
+        """(cursors, wanted entries) where cache and backup together have it all, else None."""
+        cursors, wanted = {}, []
+        for g, group in enumerate(self.groups):
+            have = {k for owner, k in waits.backup if owner == g}
+            cursor = 0
+            if group.window is not None:
+                cursor = self.bound(g, prefix)
+                above = range(prefix // group.size, -(-end // group.size))
+                first = max((k + 1 for k in above if k not in have), default=0) * group.size
+                if cursor < first <= self.bound(g, end):
+                    cursor = first
+                cursors[g] = cursor
+            asked = self.entries(g, prefix, end, floor, cursor)
+            if not have.issuperset(asked):
+                return None
+            wanted += [(g, k) for k in asked]
+        return cursors, wanted
+
+    def restore(self, rid, tokens, prefix, end, floor, plan):
+        """Bind the row, with pages for what the backup adds to the prefix, if there is room."""
+        cursors, wanted = plan
+        waits = self.waiting[rid]
+        for g, group in enumerate(self.groups):
+            ks = self.entries(g, 0, prefix, floor, cursors.get(g, 0))
+            pages = {self.canonical(waits.namespace, tokens, g, k) for k in ks}
+            self.spared[group.space] = self.spared.get(group.space, set()) | pages
+        need = [sum(owner == g for owner, _ in wanted) for g in self.all_groups()]
+        short = self.shortage(need)
+        free = {space: self.free(space) for space in self.num_pages}
+        room = {space: sum(len(self.evictable(g)) for g in self.groups_of(space)) for space in free}
+        refused = any(short[space] > room[space] for space in short)
+        got = yield ({"OutOfPages"} if refused else NO_ERRORS)
+        assert (got.restored_len, got.why_recomputed) == (end, None)
+        del self.waiting[rid]
+        row = self.bind(rid, tokens, waits.namespace, floor, got, cursors)
+        victims = self.look.victims(self)
+        self.check_num_victims(victims, short)
+        for g, keys in enumerate(victims):
+            free[self.groups[g].space] |= {self.published[g][key] for key in keys}
+        self.forget(victims)
+        for g, k in wanted:
+            page = self.look.page(row.number, g, k)
+            assert page in free[self.groups[g].space], f"page {page} was not FREE"
+            free[self.groups[g].space].remove(page)
+            row.tables[g][k] = page
+        row.committed = row.allocated = end
 
     def bad_binding(self, rid, tokens, evict_floor):
         if not rid:
@@ -85,14 +151,15 @@ class LadderModel(ModelState):
         if len(self.rows) == self.num_rows - 1:
             yield "OutOfRows"
 
-    def bind(self, rid, tokens, namespace, evict_floor, got):
+    def bind(self, rid, tokens, namespace, evict_floor, got, cursors=None):
         assert got.matched_len == self.hit_len(namespace, tokens, len(tokens), evict_floor)
         prefix = self.hit_len(namespace, tokens, len(tokens) - 1, evict_floor)
         assert got.prefix_len == prefix
         assert got.rid == rid
         assert got.row not in self.rows
         assert 0 < got.row < self.num_rows
-        cursors = {g: self.bound(g, prefix) for g, _ in self.windows()}
+        if cursors is None:
+            cursors = {g: self.bound(g, prefix) for g, _ in self.windows()}
         tables = [
             {
                 k: self.canonical(namespace, tokens, g, k)
@@ -113,6 +180,7 @@ class LadderModel(ModelState):
             tables=tables,
         )
         self.rows[got.row] = self.requests[rid] = row
+        return row
 
     # -- the ladder ------------------------------------------------------------------------
 

@@ -49,6 +49,15 @@ class Session:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A retracted request; `backup` maps (group, table index) to a host page, empty without one."""
+
+    namespace: str
+    committed: int
+    backup: dict
+
+
+@dataclass(frozen=True)
 class Pin:
     """A pin of pages of one group."""
 
@@ -70,8 +79,9 @@ class Step:
 class ModelState:
     """The state of the model, and questions about it."""
 
-    def __init__(self, groups, num_pages, num_rows, capacity):
+    def __init__(self, groups, num_pages, num_rows, capacity, host_pages=0):
         self.groups = groups
+        self.host_pages = host_pages
         self.num_pages = dict(num_pages)
         self.num_rows = num_rows
         self.capacity = capacity
@@ -86,6 +96,8 @@ class ModelState:
         self.aborted = set()
         self.posted = []
         self.last_step = None
+        # Per space, cached pages that the command at hand is about to lock.
+        self.spared = {}
         # Per group: (namespace, tokens to the end of the unit, page within the unit) -> page.
         self.published = [{} for _ in groups]
 
@@ -158,7 +170,7 @@ class ModelState:
         return {page for g in self.groups_of(space) for page in self.published[g].values()}
 
     def locked(self, space):
-        return set(self.refs(space)) | set(self.num_pins(space))
+        return set(self.refs(space)) | set(self.num_pins(space)) | self.spared.get(space, set())
 
     def states(self, space):
         """The name of each page's state."""
@@ -175,6 +187,14 @@ class ModelState:
 
     def free(self, space):
         return {page for page, name in enumerate(self.states(space)) if name == "FREE"}
+
+    def host_states(self):
+        """The name of each host page's state; one that a backup names is that request's."""
+        if not self.host_pages:
+            return []
+        kept = {page for waiting in self.waiting.values() for page in waiting.backup.values()}
+        pages = range(1, self.host_pages)
+        return ["RESERVED", *("PRIVATE" if page in kept else "FREE" for page in pages)]
 
     def under_write(self, row, g, low, high):
         """Whether something outside writes a page on which positions [low, high) lie."""

@@ -19,7 +19,8 @@ COMMANDS = {
     *("match", "admit", "resume", "batch", "allocate", "decode", "commit", "roll_back"),
     *("evict_window", "protect", "finish", "abort", "retract", "dispatch", "settle"),
     *("session_save", "session_restore", "session_close", "pin", "unpin", "evict", "flush"),
-    *("resize", "tokens_required_next_decode"),
+    *("resize", "tokens_required_next_decode", "retract_with_backup"),
+    *("backup", "restore"),
 }
 REFUSALS = {
     *("BadLength", "BadTokens", "DuplicateRequest", "OutOfPages", "OutOfRows", "PinRefused"),
