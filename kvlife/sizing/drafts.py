@@ -7,6 +7,7 @@ import attrs
 from kvlife.errors import ConfigError
 from kvlife.sizing.dtypes import KvDtype
 from kvlife.sizing.geometry import ModelGeometry
+from kvlife.sizing.layers import MAX_LAYERS
 
 OTHER_NAMES = {"EAGLE3": "EAGLE", "NEXTN": "EAGLE", "MTP": "EAGLE"}
 AT_TARGET_SIZE = ("EAGLE", "STANDALONE")
@@ -43,8 +44,8 @@ class Draft:
             )
         for name in ("num_layers", "num_draft_tokens", "topk"):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ConfigError(f"{name} of a draft must be at least 1, got {value!r}")
+            if value is not None and (type(value) is not int or not 1 <= value <= MAX_LAYERS):
+                raise ConfigError(f"{name} of a draft must be in [1, {MAX_LAYERS}], got {value!r}")
         if self.is_own_size and self.geometry is None:
             raise ConfigError(
                 f"a {self.algorithm} draft keeps cells of its own size: give its geometry"

@@ -139,6 +139,7 @@ class RecurrentState:
             raise ConfigError("a RecurrentState has a state, or a convolution of 2 inputs or more")
 
 
+MAX_LAYERS = 4096
 LayerCache = (
     FullAttention
     | SlidingWindow

@@ -7,6 +7,7 @@ import attrs
 from kvlife.errors import ConfigError
 
 COUNTS = ("tp", "pp", "attention_dp", "dcp")
+MAX_RANKS = 4096
 
 
 @attrs.frozen(kw_only=True)
@@ -103,8 +104,8 @@ def heads_on_rank(what: str, num_heads: int, shards: int) -> int:
 
 
 def divisors(number: int) -> tuple[int, ...]:
-    """The numbers that divide `number`, from 1 up."""
-    return tuple(part for part in range(1, number + 1) if number % part == 0)
+    """The numbers of ranks that divide `number`, from 1 up to `MAX_RANKS`."""
+    return tuple(part for part in range(1, min(number, MAX_RANKS) + 1) if number % part == 0)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -19,9 +19,12 @@ from kvlife.sizing import (
     Heads,
     Latent,
     ModelGeometry,
+    Parallel,
     RecurrentState,
     SharedWindow,
     SlidingWindow,
+    configure_kv_cache_dtype,
+    group_bytes,
 )
 
 
@@ -142,6 +145,21 @@ def test_index_values_are_not_guessed():
         ModelGeometry.from_config(
             {**text, "sparse_attention_config": sparse, "torch_dtype": "bfloat16"}
         )
+
+
+def test_hostile_sizes_are_refused_at_once():
+    """Numbers that no model has, and configs that hold themselves, end in an error or an answer."""
+    for change in ({"num_hidden_layers": 10**12}, {"n_layer": 10**30, "num_hidden_layers": None}):
+        with pytest.raises(ConfigError, match="at most 4096"):
+            ModelGeometry.from_config({**LLAMA_31_8B, **change})
+    endless = {"torch_dtype": "bfloat16"}
+    endless["text_config"] = endless
+    with pytest.raises(ConfigError, match="lacks"):
+        ModelGeometry.from_config(endless)
+    geometry = ModelGeometry.from_config({**LLAMA_31_8B, "num_key_value_heads": 10**12 + 39})
+    dtype = configure_kv_cache_dtype("auto", geometry.model_dtype)
+    with pytest.raises(ConfigError, match="cannot be split evenly over 7"):
+        group_bytes(geometry, dtype, Parallel(tp=7))
 
 
 @pytest.mark.parametrize("config", [None, [], "llama", 7])

@@ -69,7 +69,7 @@ def test_heads_are_split_and_below_one_a_rank_replicated(tp, num_bytes):
     assert a_token(LLAMA_31_8B, parallel=Parallel(tp=tp)) == num_bytes
 
 
-def test_attention_data_parallel_ranks_share_no_heads():
+def test_copies_of_the_attention_share_no_heads():
     """Of 8 ranks with 4 copies of the attention, 2 share its 8 heads: 4 heads each."""
     assert a_token(LLAMA_31_8B, parallel=Parallel(tp=8, attention_dp=4)) == 65_536
 

@@ -237,6 +237,8 @@ def test_short_convolutions():
     state = RecurrentState(conv=(Heads(num=2048, dim=1),), conv_kernel=3)
     full = FullAttention(num_kv_heads=8, k_dim=64, v_dim=64)
     assert counted(LFM2_1B) == {(state,): 10, (full,): 6}
+    older = {**without(LFM2_1B, "layer_types"), "full_attn_idxs": [2, 5, 8, 10, 12, 14]}
+    assert layers_of(older) == layers_of(LFM2_1B)
 
 
 def test_a_pattern_that_repeats():

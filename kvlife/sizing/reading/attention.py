@@ -20,6 +20,7 @@ KV_HEADS = (
     "num_kv_heads",
     "n_head_kv",
     "num_query_groups",
+    "num_attention_groups",
     "multi_query_group_num",
 )
 HEAD_DIMS = ("attention_head_dim", "head_dim", "kv_channels")

@@ -125,6 +125,7 @@ def _ids(keys: ConfigKeys, num_layers: int) -> Kinds | None:
         return _two_lists(linear, num_layers)
     for name, chosen, rest in (
         ("attn_layer_indices", Kind.ATTENTION, Kind.STATE),
+        ("full_attn_idxs", Kind.ATTENTION, Kind.STATE),
         ("hybrid_layer_ids", Kind.HYBRID, Kind.STATE),
     ):
         found = keys.numbers(name)

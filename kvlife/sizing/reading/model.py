@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.layers import Layer
+from kvlife.sizing.layers import MAX_LAYERS, Layer
 from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
 from kvlife.sizing.reading.layer_caches import layer_caches
 from kvlife.sizing.reading.layer_kinds import layer_kinds
@@ -56,6 +56,8 @@ def read_model(
 
 def _layers(keys: ConfigKeys) -> tuple[Layer, ...]:
     num_layers = keys.whole(*LAYER_COUNTS)
+    if num_layers > MAX_LAYERS:
+        raise ConfigError(f"the config has {num_layers} layers: at most {MAX_LAYERS} are read")
     kinds = layer_kinds(keys, num_layers)
     return ask(*(partial(layer_caches, keys.of_layer(idx), kind) for idx, kind in enumerate(kinds)))
 
@@ -64,7 +66,7 @@ def _language_part(config: Mapping[str, object]) -> Mapping[str, object]:
     for name in LANGUAGE_PARTS:
         inner = config.get(name)
         if isinstance(inner, Mapping) and not ConfigKeys(config).has(*LAYER_COUNTS):
-            return _language_part(inner)
+            config = inner
     return config
 
 

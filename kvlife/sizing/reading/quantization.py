@@ -37,11 +37,10 @@ def _statements(scope: Mapping[str, object]) -> Iterator[str]:
 
 def _output_dtypes(layers: object) -> Iterator[str]:
     if isinstance(layers, Mapping):
-        for name, layer in layers.items():
-            if name == "output_tensors" and isinstance(layer, Mapping):
-                yield str(layer.get("dtype"))
-            else:
-                yield from _output_dtypes(layer)
+        for layer in layers.values():
+            outputs = layer.get("output_tensors") if isinstance(layer, Mapping) else None
+            if isinstance(outputs, Mapping):
+                yield str(outputs.get("dtype"))
 
 
 def checkpoint_quantization(config: Mapping[str, object]) -> Mapping[str, object]:
