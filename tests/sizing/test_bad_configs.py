@@ -40,7 +40,7 @@ def without(config, *keys):
         (without(LLAMA_31_8B, "hidden_size"), ["head_dim", "hidden_size"]),
         (
             without(LLAMA_31_8B, "torch_dtype", "hidden_size", "max_position_embeddings"),
-            ["torch_dtype or dtype", "head_dim", "max_position_embeddings"],
+            ["torch_dtype (or dtype)", "head_dim", "max_position_embeddings"],
         ),
         (without(GPT_OSS_120B, "sliding_window", "head_dim"), ["sliding_window", "head_dim"]),
         (without(DEEPSEEK_V32, "qk_rope_head_dim"), ["qk_rope_head_dim"]),

@@ -44,6 +44,12 @@ def ask(*questions: Callable[[], object]) -> tuple[object, ...]:
     return tuple(answers)
 
 
+def either(names: Sequence[str]) -> str:
+    """The name of a key with its other names, for a message."""
+    others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
+    return names[0] + others
+
+
 class ConfigKeys:
     """A config whose keys are asked for by all their names; null is as good as absent.
 
@@ -81,7 +87,7 @@ class ConfigKeys:
         """A whole number of at least `low`; raises `MissingKeys` where no name has a value."""
         value = self.whole_or_none(*names, low=low)
         if value is None:
-            raise MissingKeys([" or ".join(names)])
+            raise MissingKeys([either(names)])
         return value
 
     def whole_or_none(self, *names: str, low: int = 1) -> int | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, either
 
 
 class Kind(StrEnum):
@@ -66,11 +66,9 @@ def layer_kinds(keys: ConfigKeys, num_layers: int) -> Kinds:
         kinds = reader(keys, num_layers)
         if kinds is not None:
             return _without_shared(keys, kinds)
-    raise MissingKeys([" or ".join(ATTENTION_KEYS[:3]), *_either(STATE_KEYS)])
-
-
-def _either(names: Sequence[str]) -> list[str]:
-    return [f"(for a model without attention: {' or '.join(names)})"]
+    raise MissingKeys(
+        [either(ATTENTION_KEYS), f"for a model without attention {either(STATE_KEYS)}"]
+    )
 
 
 def _names(keys: ConfigKeys, num_layers: int) -> Kinds | None:

@@ -9,7 +9,7 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import MAX_LAYERS, Layer
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, either
 from kvlife.sizing.reading.layer_caches import layer_caches
 from kvlife.sizing.reading.layer_kinds import layer_kinds
 
@@ -78,4 +78,4 @@ def _dtype(*scopes: ConfigKeys) -> str:
             if not isinstance(value, str):
                 raise ConfigError(f"{name} is {value!r}: it must be a name, as bfloat16")
             return value.removeprefix("torch.")
-    raise MissingKeys([" or ".join(DTYPES)])
+    raise MissingKeys([either(DTYPES)])

@@ -29,8 +29,8 @@ def recurrent_state(keys: ConfigKeys) -> RecurrentState:
     for signs, reader in READERS:
         if keys.has(*signs):
             return reader(keys)
-    first = " or ".join(signs[0] for signs, _ in READERS)
-    raise MissingKeys([f"what describes a recurrent layer ({first}, ...)"])
+    first = ", ".join(signs[0] for signs, _ in READERS)
+    raise MissingKeys([f"what describes a recurrent layer (one of {first}, ...)"])
 
 
 def _state_dtype(keys: ConfigKeys) -> str:
