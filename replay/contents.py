@@ -25,7 +25,7 @@ from kvlife.replay.history.timeline import Timeline
 
 if TYPE_CHECKING:
     from kvlife.ledger import Change, Ledger
-    from kvlife.pools import DevicePools
+    from kvlife.pools import DeviceFinding, DevicePools
 
 I32 = npt.NDArray[np.int32]
 
@@ -87,12 +87,16 @@ class ContentDifference:
 
 @attrs.frozen(kw_only=True)
 class ContentReplay:
-    """What was compared: digests of pages, up to the first difference, or the end of the log."""
+    """What was compared: digests of pages, up to the first difference, or the end of the log.
+
+    `findings` are what the pools found by themselves, which is no matter of the log's.
+    """
 
     next_seq: int
     num_writings: int
     num_digests: int
     first: ContentDifference | None
+    findings: tuple[DeviceFinding, ...] = ()
 
     @property
     def text(self) -> str:
@@ -129,12 +133,14 @@ def replay_contents(
         num_writings=fold.num_writings,
         num_digests=fold.num_digests,
         first=first,
+        findings=(*fold.findings, *pools.drain(wait=True)) if fold.next_seq else (),
     )
 
 
 class _ContentFold:
     def __init__(self, pools: DevicePools, write: Callable[[Writing], None]) -> None:
         self.next_seq = self.num_writings = self.num_digests = 0
+        self.findings: list[DeviceFinding] = []
         self._pools = pools
         self._write = write
         self._ledger: Ledger | None = None
@@ -152,6 +158,9 @@ class _ContentFold:
             if isinstance(item.event, Committed):
                 self._written(ledger, item, item.event)
             self._pools.apply(item.event, moment.change, item.seq)
+            self.findings += self._pools.drain()
+            # The log has its own.
+            self._pools.notes()
             self.next_seq = item.seq + 1
             if isinstance(item.event, Digested):
                 yield from self._compared(ledger, item, item.event)

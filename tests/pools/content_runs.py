@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import torch
 
-from kvlife import CacheGroup, Checker, KvEngine, LogWriter, PoolConfig
+from kvlife import CacheGroup, Checker, CommandRefused, KvEngine, LogWriter, PoolConfig
 from kvlife.invariants.effect import holder_of
 from kvlife.kernels.digest_pages import digest_pages
 from kvlife.pools import DevicePools
@@ -126,3 +126,156 @@ def digest_of(buffers, page):
     """The digest of a page as it is now."""
     there = torch.tensor([page], dtype=torch.int32)
     return int(digest_pages(buffers.arena, buffers.planes, there)) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+class RandomLife:
+    """A small engine under pressure, with everything that moves pages or their content."""
+
+    def __init__(self, run, seed):
+        self.run = run
+        self.rng = np.random.default_rng(seed)
+        self.running = {}
+        self.waiting = {}
+        self.sessions = {}
+        self.number = 0
+        self.steps = []
+
+    def live(self, num_acts):
+        acts = (
+            self.come, self.come, self.decode, self.decode, self.decode, self.roll_back,
+            self.finish, self.retract, self.resume, self.save, self.restore, self.close,
+            self.fly, self.settle, self.shrink_cache,
+        )  # fmt: skip
+        for _ in range(num_acts):
+            try:
+                acts[self.rng.integers(len(acts))]()
+            except CommandRefused:
+                self.relieve()
+
+    def relieve(self):
+        """Whoever is oldest goes, so that life goes on."""
+        self.settle()
+        for rid in list(self.running)[:1]:
+            self.running.pop(rid)
+            self.run.engine.abort(rid)
+
+    def tokens(self):
+        return self.rng.integers(0, 2, self.rng.integers(1, 30)).astype(np.int32)
+
+    def any_of(self, names):
+        names = list(names)
+        return names[self.rng.integers(len(names))] if names else None
+
+    def come(self):
+        self.number += 1
+        rid, tokens = f"r{self.number}", self.tokens()
+        self.run.engine.admit(rid, tokens)
+        self.running[rid] = tokens
+        self.run.compute([rid], [len(tokens)])
+        if self.rng.random() < 0.5:
+            self.run.engine.protect(rid, tokens)
+
+    def decode(self):
+        """One token for each; their rows may be in flight, and then commit what has settled."""
+        rids = [rid for rid in self.running if self.full(rid) < 60]
+        if rids and not self.steps:
+            lens = [self.full(rid) + 1 for rid in rids]
+            self.run.compute(rids, lens)
+            for rid, length in zip(rids, lens, strict=True):
+                missing = max(length - len(self.running[rid]), 0)
+                more = self.rng.integers(0, 2, missing).astype(np.int32)
+                self.running[rid] = np.concatenate((self.running[rid], more))
+            self.run.engine.evict_window(rids)
+
+    def full(self, rid):
+        return self.run.engine.record(rid).kv_allocated_len
+
+    def roll_back(self):
+        rid = self.any_of(self.running)
+        if rid is not None and not self.steps:
+            record = self.run.engine.record(rid)
+            low = record.cache_protected_len
+            length = int(self.rng.integers(low, record.kv_committed_len + 1))
+            self.run.engine.roll_back([rid], [length])
+            self.running[rid] = self.running[rid][:length]
+
+    def finish(self):
+        rid = self.any_of(self.running)
+        if rid is not None:
+            record, tokens = self.run.engine.record(rid), self.running.pop(rid)
+            if record.kv_committed_len >= record.prompt_len and self.rng.random() < 0.7:
+                self.run.engine.finish(rid, tokens)
+            else:
+                self.run.engine.abort(rid)
+
+    def retract(self):
+        rid = self.any_of(self.running)
+        if rid is not None:
+            self.waiting[rid] = self.running.pop(rid)
+            if self.rng.random() < 0.7:
+                self.run.engine.retract_with_backup(rid)
+            else:
+                self.run.engine.retract(rid)
+
+    def resume(self):
+        rid = self.any_of(self.waiting)
+        if rid is not None and len(self.waiting[rid]):
+            tokens = self.waiting[rid]
+            self.run.engine.resume(rid, tokens)
+            self.running[rid] = self.waiting.pop(rid)
+            have = self.run.engine.record(rid).kv_allocated_len
+            self.run.compute([rid], [max(len(tokens), have)])
+
+    def save(self):
+        rid = self.any_of(self.running)
+        if rid is not None and not self.steps:
+            session_id = f"s{rid}"
+            kept = self.run.engine.record(rid).kv_committed_len
+            self.run.engine.session_save(session_id, rid, kept)
+            self.sessions[session_id] = self.running.pop(rid)[:kept]
+
+    def restore(self):
+        session_id = self.any_of(self.sessions)
+        if session_id is not None:
+            tokens = self.sessions[session_id]
+            self.number += 1
+            rid = f"r{self.number}"
+            wanted = int(self.rng.integers(0, len(tokens) + 1))
+            turn = self.run.engine.session_restore(session_id, rid, wanted)
+            more = int(self.rng.integers(0, 4))
+            try:
+                self.run.compute([rid], [turn.kept_len + more])
+            except CommandRefused:
+                more = 0
+            self.run.engine.session_save(session_id, rid, turn.kept_len + more)
+            kept = tokens[: turn.kept_len]
+            self.sessions[session_id] = np.concatenate((kept, np.zeros(more, np.int32)))
+
+    def close(self):
+        session_id = self.any_of(self.sessions)
+        if session_id is not None:
+            del self.sessions[session_id]
+            self.run.engine.session_close(session_id)
+
+    def fly(self):
+        if self.running and len(self.steps) < 2:
+            self.number += 1
+            self.run.engine.dispatch(self.number, list(self.running))
+            self.steps.append(self.number)
+
+    def settle(self):
+        while self.steps:
+            self.run.engine.settle(self.steps.pop(0))
+
+    def shrink_cache(self):
+        self.run.engine.evict(int(self.rng.integers(1, 4)))
+
+    def end(self):
+        """Everything goes, and the last audits see it gone."""
+        self.settle()
+        for rid in [*self.running, *self.waiting]:
+            self.run.engine.abort(rid)
+        for session_id in self.sessions:
+            self.run.engine.session_close(session_id)
+        self.run.engine.mark("idle", idle=True)
+        self.run.engine.close()
