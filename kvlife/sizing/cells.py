@@ -31,7 +31,10 @@ __all__ = ["Cell", "CellPart", "GroupBytes", "group_bytes"]
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """What `num_layers` layers of one kind, each the same, keep for one entry (or slot)."""
+    """What `num_layers` layers of one kind, each the same, keep for one entry (or slot).
+
+    `kind` is its name in the group: that of the class of cache, numbered from the second on.
+    """
 
     kind: str
     num_layers: int
@@ -125,7 +128,6 @@ class _GroupKey:
 
     kind: str
     number: int = 1
-    is_indexed: bool = attrs.field(default=False, eq=False)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -143,14 +145,13 @@ def _key(cache: LayerCache) -> _GroupKey:
         case SlidingWindow() | SharedWindow():
             return _GroupKey(kind="window", number=cache.window)
         case Compressed():
-            is_indexed = cache.index_head_dim is not None
-            return _GroupKey(kind="compressed", number=cache.ratio, is_indexed=is_indexed)
+            return _GroupKey(kind="compressed", number=cache.ratio)
         case RecurrentState():
             return _GroupKey(kind="state")
         case CompressorState():
             return _GroupKey(kind="compressor")
         case _:
-            return _GroupKey(kind="full", is_indexed=isinstance(cache, LatentIndexed))
+            return _GroupKey(kind="full")
 
 
 def group_bytes(
@@ -200,9 +201,19 @@ def _group(
         kind="state" if key.kind == "compressor" else key.kind,
         window=key.number if key.kind == "window" else None,
         tokens_per_entry=_tokens_per_entry(key, terms),
-        cells=cells,
+        cells=_numbered(cells),
         is_published=key.kind != "compressor",
     )
+
+
+def _numbered(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    seen: Counter[str] = Counter()
+    numbered: list[Cell] = []
+    for cell in cells:
+        seen[cell.kind] += 1
+        number = seen[cell.kind]
+        numbered.append(cell if number == 1 else attrs.evolve(cell, kind=f"{cell.kind} {number}"))
+    return tuple(numbered)
 
 
 def _tokens_per_entry(key: _GroupKey, terms: Terms) -> int:
@@ -223,9 +234,20 @@ def _cells(prefix: str, layers: Iterable[Layer], terms: Terms) -> Iterator[tuple
 
 def _without_choice(cache: LayerCache, terms: Terms) -> Terms:
     """The terms of an entry that is not fetched by choice: the device has those of the host too."""
-    if isinstance(cache, Compressed) and cache.index_head_dim is None:
+    if isinstance(cache, Compressed) and not _is_chosen(cache):
         return attrs.evolve(terms, copies=terms.copies * terms.num_index_keys)
     return terms
+
+
+def _is_chosen(cache: LayerCache) -> bool:
+    """Whether index keys on the device say which entries are to be fetched from the host."""
+    match cache:
+        case LatentIndexed():
+            return True
+        case Compressed():
+            return cache.index_head_dim is not None
+        case _:
+            return False
 
 
 def _spelled(name: str) -> str:
@@ -265,12 +287,9 @@ def _check_host_ratio(geometry: ModelGeometry, ratio: int) -> None:
         raise ConfigError(f"host_to_device_ratio must be at least 1, got {ratio!r}")
     if ratio == 1:
         return
-    keys = {_key(cache).kind: set[bool]() for layer in geometry.layers for cache in layer}
-    for layer in geometry.layers:
-        for cache in layer:
-            key = _key(cache)
-            keys[key.kind].add(key.is_indexed)
-    if False in keys.get("full", ()) or not any(True in found for found in keys.values()):
+    caches = [cache for layer in geometry.layers for cache in layer]
+    stays = any(_key(cache).kind == "full" and not _is_chosen(cache) for cache in caches)
+    if stays or not any(map(_is_chosen, caches)):
         raise ConfigError(
             f"host_to_device_ratio is {ratio}, and attention keeps tokens without index keys, by"
             " which alone the device knows what to fetch from the host: use a ratio of 1"

@@ -183,7 +183,6 @@ def _indexed_latent(cache: LatentIndexed, terms: Terms) -> Parts:
 
 def _shared(cache: SharedWindow | Compressed, terms: Terms) -> Parts:
     lead = _repeat(terms)
-    has_index = isinstance(cache, Compressed) and cache.index_head_dim is not None
     index_dim = cache.index_head_dim if isinstance(cache, Compressed) else None
     index = () if index_dim is None else _index_key(index_dim, terms)
     if terms.dtype.bits >= 16:
@@ -197,7 +196,7 @@ def _shared(cache: SharedWindow | Compressed, terms: Terms) -> Parts:
         *_values("kv", lead, plain_dim, terms.dtype),
         _plain("kv_scale", (*lead, scales), "float8_e8m0fnu"),
         *rope,
-        *(index if has_index else ()),
+        *index,
     )
 
 

@@ -318,6 +318,20 @@ def test_a_figure_says_how_it_came_about():
     assert inputs["full attention: dtype"] == "bf16"
 
 
+def test_cells_of_a_group_have_names_of_their_own():
+    """The three compressors' states of deepseek-v4 are numbered, and so are their inputs."""
+    group = groups_of(DEEPSEEK_V4)["compressor"]
+    assert [cell.kind for cell in group.cells] == [
+        "compressor state",
+        "compressor state 2",
+        "compressor state 3",
+    ]
+    inputs = dict(group.derivation.inputs)
+    assert inputs["compressor state: num_tokens"] == 128
+    assert inputs["compressor state 2: num_tokens"] == 8
+    assert inputs["compressor state 3: dim"] == 256
+
+
 def test_the_arithmetic_of_a_derivation_gives_its_value():
     """The formula, read as Python, is the figure: of groups of every kind."""
     for config in (LLAMA_31_8B, DEEPSEEK_V32, DEEPSEEK_V4, QWEN3_NEXT_80B, JAMBA_01, MINIMAX_M3):
