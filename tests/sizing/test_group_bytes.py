@@ -19,10 +19,9 @@ from model_configs import (
     QWEN3_NEXT_80B,
     ZAMBA_2_27B,
 )
+from sized import ONE_RANK, a_token, groups_of
 
-from kvlife.errors import ConfigError
 from kvlife.sizing import (
-    Draft,
     FullAttention,
     ModelGeometry,
     Parallel,
@@ -30,20 +29,6 @@ from kvlife.sizing import (
     configure_kv_cache_dtype,
     group_bytes,
 )
-
-ONE_RANK = Parallel()
-
-
-def groups_of(config, dtype="auto", parallel=ONE_RANK, draft=None, **options):
-    geometry = ModelGeometry.from_config(config)
-    kv_dtype = configure_kv_cache_dtype(dtype, geometry.model_dtype)
-    groups = group_bytes(geometry, kv_dtype, parallel, draft, **options)
-    return {group.name: group for group in groups}
-
-
-def a_token(config, dtype="auto", parallel=ONE_RANK, draft=None, **options):
-    (group,) = groups_of(config, dtype, parallel, draft, **options).values()
-    return group.bytes_per_token
 
 
 # 32 layers x 8 KV heads x (128 + 128) = 65,536 values a token.
@@ -103,50 +88,6 @@ def test_a_stage_without_layers_of_a_group_still_has_the_group():
         groups = group_bytes(geometry, dtype, Parallel(pp=2, pp_rank=rank))
         assert [group.name for group in groups] == ["full", "swa"]
         assert [group.bytes_per_token for group in groups] == [full, swa]
-
-
-@pytest.mark.parametrize("algorithm", ["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "eagle"])
-def test_a_draft_adds_layers_of_the_target_size(algorithm):
-    """llama-3.1-8b with one draft layer: 131,072 + 4,096."""
-    draft = Draft(algorithm=algorithm, num_layers=1)
-    assert a_token(LLAMA_31_8B, draft=draft) == 135_168
-
-
-def test_a_draft_lies_beside_the_last_layers():
-    """Of two pipeline stages, the second holds the draft."""
-    draft = Draft(algorithm="EAGLE", num_layers=1)
-    stages = [
-        a_token(LLAMA_31_8B, parallel=Parallel(pp=2, pp_rank=rank), draft=draft) for rank in (0, 1)
-    ]
-    assert stages == [65_536, 69_632]
-
-
-def test_a_draft_may_keep_a_wider_dtype_than_its_target():
-    """Target in fp8: 65,536; a draft layer that stays in bf16: 4,096."""
-    bf16 = configure_kv_cache_dtype("auto", "bfloat16")
-    draft = Draft(algorithm="EAGLE", num_layers=1, dtype=bf16)
-    assert a_token(LLAMA_31_8B, "fp8_e4m3", draft=draft) == 69_632
-
-
-def test_a_draft_of_a_hybrid_is_full_attention():
-    """gpt-oss: the draft's layer joins the full group, and the window group stays."""
-    draft = Draft(algorithm="EAGLE", num_layers=2)
-    groups = groups_of(GPT_OSS_120B, draft=draft)
-    assert groups["full"].bytes_per_token == 36_864 + 2 * 2_048
-    assert groups["swa"].bytes_per_token == 36_864
-
-
-@pytest.mark.parametrize("algorithm", ["DFLASH", "DSPARK"])
-def test_a_draft_of_its_own_size_has_its_own_cells(algorithm):
-    """5 layers of 4 heads x (128 + 128) x 2 bytes: 10,240 beside the target's."""
-    own = ModelGeometry(
-        layers=[FullAttention(num_kv_heads=4, k_dim=128, v_dim=128)] * 5, context_len=131072
-    )
-    draft = Draft(algorithm=algorithm, geometry=own)
-    assert a_token(LLAMA_31_8B, draft=draft) == 131_072 + 10_240
-    # The draft is not split over the ranks of a context group: it keeps both tokens of an entry.
-    group = groups_of(LLAMA_31_8B, parallel=Parallel(tp=2, dcp=2), draft=draft)["full"]
-    assert group.bytes_per_token == 131_072 // 2 + 10_240
 
 
 def test_window_and_full_layers_are_two_groups():
@@ -227,13 +168,6 @@ def test_the_fp8_layout_of_a_vector_that_is_key_and_value():
     groups = groups_of(DEEPSEEK_V4, "fp8_e4m3")
     assert groups["swa"].bytes_per_token == 43 * 584
     assert groups["compressed-128"].bytes_per_token == Fraction(23 * 584, 128)
-
-
-def test_the_draft_of_a_model_without_full_layers_is_a_window():
-    """deepseek-v4 drafts with a layer of its window alone, 1,024 bytes a token."""
-    draft = Draft(algorithm="NEXTN", num_layers=1)
-    groups = groups_of(DEEPSEEK_V4, draft=draft)
-    assert groups["swa"].bytes_per_token == 44 * 1_024
 
 
 def test_sparse_attention_counts_index_keys_of_sparse_layers_alone():
@@ -339,66 +273,3 @@ def test_the_arithmetic_of_a_derivation_gives_its_value():
             arithmetic = re.sub("[a-z_]+", "", group.derivation.formula.replace(" x ", " * "))
             # The text is the test's own: figures and signs.
             assert eval(arithmetic, {}) == group.derivation.value > 0  # noqa: S307
-
-
-@pytest.mark.parametrize("tp", [3, 6, 12])
-def test_a_tensor_parallel_size_that_divides_no_head_count_is_refused(tp):
-    """8 KV heads go into 1, 2, 4 and 8 parts, or several times 8; the error says so."""
-    with pytest.raises(ConfigError, match=rf"8 KV heads .* {tp} .*1, 2, 4, 8, and .*of 8"):
-        a_token(LLAMA_31_8B, parallel=Parallel(tp=tp))
-
-
-def test_dtypes_that_a_layout_has_no_form_for_are_refused():
-    """Indexed latents and shared vectors are kept in fp8_e4m3 or wider."""
-    for config in (DEEPSEEK_V32, DEEPSEEK_V4):
-        for dtype in ("nvfp4", "mxfp8", "fp8_e5m2"):
-            with pytest.raises(ConfigError, match=f"fp8_e4m3.*not in {dtype}"):
-                groups_of(config, dtype)
-
-
-def test_dims_without_whole_blocks_are_refused():
-    """Blocks of scales must not cross heads; the error names a dtype that works."""
-    geometry = ModelGeometry(
-        layers=[FullAttention(num_kv_heads=8, k_dim=80, v_dim=80)], context_len=64
-    )
-    dtype = configure_kv_cache_dtype("mxfp8", "bfloat16")
-    with pytest.raises(ConfigError, match=r"blocks of 32 .*80 a head.*fp8_e4m3"):
-        group_bytes(geometry, dtype, ONE_RANK)
-
-
-@pytest.mark.parametrize("config", [LLAMA_31_8B, MINIMAX_M3])
-def test_a_host_ratio_needs_index_keys_everywhere(config):
-    """Without index keys the device cannot know what to fetch from the host."""
-    with pytest.raises(ConfigError, match="without index keys"):
-        groups_of(config, host_to_device_ratio=2)
-
-
-@pytest.mark.parametrize("ratio", [0, -1, 1.5])
-def test_a_host_ratio_is_a_whole_number(ratio):
-    """A ratio below 1, or a fraction, is refused."""
-    with pytest.raises(ConfigError, match="host_to_device_ratio"):
-        groups_of(DEEPSEEK_V32, host_to_device_ratio=ratio)
-
-
-def test_a_draft_cannot_have_the_size_of_a_target_without_tokens():
-    """A target of states alone has no cell size for a draft to take."""
-    config = {key: value for key, value in JAMBA_01.items() if not key.startswith("attn_")}
-    config["layer_types"] = ["mamba"] * 32
-    with pytest.raises(ConfigError, match="keeps tokens"):
-        groups_of(config, draft=Draft(algorithm="EAGLE", num_layers=1))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"algorithm": "MEDUSA"}, "EAGLE.*STANDALONE.*DFLASH.*DSPARK"),
-        ({"algorithm": "EAGLE"}, "num_layers"),
-        ({"algorithm": "DFLASH", "num_layers": 5}, "geometry"),
-        ({"algorithm": "EAGLE", "num_layers": 0}, "num_layers"),
-        ({"algorithm": "EAGLE", "num_layers": 1, "topk": -1}, "topk"),
-    ],
-)
-def test_drafts_that_cannot_be_are_refused(fields, message):
-    """The error names what is known, or what the draft lacks."""
-    with pytest.raises(ConfigError, match=message):
-        Draft(**fields)
