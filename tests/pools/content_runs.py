@@ -9,7 +9,15 @@ import zlib
 import numpy as np
 import torch
 
-from kvlife import CacheGroup, Checker, CommandRefused, KvEngine, LogWriter, PoolConfig
+from kvlife import (
+    CacheGroup,
+    Checker,
+    CommandRefused,
+    KvEngine,
+    LogWriter,
+    Observer,
+    PoolConfig,
+)
 from kvlife.invariants.effect import holder_of
 from kvlife.kernels.digest_pages import digest_pages
 from kvlife.pools import DevicePools
@@ -62,6 +70,39 @@ def write_again(writing):
             writing.pools, group.name, writing.slots(group.name),
             writing.holders, writing.start_lens, writing.stop_lens,
         )  # fmt: skip
+
+
+class Tape:
+    """A log in memory."""
+
+    wants_snapshot = False
+    log_bytes = num_gaps = 0
+
+    def __init__(self):
+        self.events = []
+
+    def start(self, header):
+        self.header = header
+
+    def append(self, _first, _step, _now, events):
+        self.events += events
+
+    def close(self, digest):
+        self.digest = digest
+
+
+def observer(pools, config, **more):
+    """Facts over pools; only what is found of contents ends the run."""
+    policies = {"content-unchanged": "raise"}
+    checker = Checker(policy="collect", policies=policies)
+    return Observer(config, pools=pools, checker=checker, clock=lambda: 0, **more)
+
+
+def events_of(run):
+    """Record what a run's engine writes from now on."""
+    tape = Tape()
+    run.engine._log = tape
+    return tape.events
 
 
 class Run:
