@@ -98,6 +98,8 @@ class PageContent:
 
     def before(self, event: Event, change: Change, seq: int) -> None:
         """Hold the pages that the event reads to their digests; forget those of freed pages."""
+        if isinstance(event, Admitted | Resumed):
+            self._holder[event.row] = self._named(event.row)
         found = self._readings.of(event, change)
         for reading in found:
             self._verify(reading, seq)
@@ -218,7 +220,6 @@ class PageContent:
                 self._take(group.idx, spots, seq)
 
     def _bound(self, event: Admitted | Resumed, change: Change, seq: int) -> None:
-        self._holder[event.row] = self._named(event.row)
         if change.restored is not None:
             self._check_restored(change.restored, event.row, seq)
         end = event.restored_len if isinstance(event, Resumed) else event.prefix_len

@@ -166,7 +166,12 @@ class Fold:
             text = f"{name} at seq {seq}, {how}, is not found by the replay{instead}"
             self.differences.append(Difference(kind="violation", seq=seq, text=text))
         else:
-            self.notes.append(f"{name} at seq {seq}, {how}, was not looked for")
+            self.notes.append(f"{name} at seq {seq}, {how}, was not looked for{self._why(name)}")
+
+    def _why(self, name: str) -> str:
+        """Why a replay looks for no violation of a kind, where that is no choice of its user's."""
+        known = (inv for inv in self.checker.catalogue if inv.id == name and not inv.built)
+        return next((f": {inv.why_not}" for inv in known), "")
 
     def _looks_for(self, name: str) -> bool:
         if self.checker.level == "off" or name in self.checker.ignored:

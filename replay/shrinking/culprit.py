@@ -104,6 +104,12 @@ def _what_else(timeline: Timeline, checker: Checker) -> str:
     """What the run or an audit says, where no event breaks anything."""
     recorded = timeline.violated
     if recorded is not None:
+        for known in checker.catalogue:
+            if known.id == recorded.invariant and not known.built:
+                return (
+                    f"the run recorded {known.id} at seq {recorded.seq}, which no log shows by"
+                    f" itself: {known.why_not}"
+                )
         return (
             f"the run recorded {recorded.invariant} at seq {recorded.seq}, which did not come"
             " about by an event: the state itself was written to"

@@ -167,6 +167,15 @@ def test_a_flipped_bit_is_found_where_the_page_is_read_next(way, page):
     assert f"page {page} of full held {sound[0]:016x}" in evidence["why"]
 
 
+def test_who_matches_a_page_is_named():
+    """By the name that its row has now, whoever had the row before."""
+    run = Run()
+    _match(run, 2)
+    evidence = found_once(run, run.last_seq, 2)
+    assert (evidence["rows"], evidence["holders"]) == ([1], ["request r2"])
+    assert (evidence["what"], evidence["completed_for"]) == ("matched", ["request r1"])
+
+
 def test_a_holder_is_named():
     """Who lets the page go, and who references it still."""
     run = Run()
