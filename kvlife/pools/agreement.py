@@ -2,8 +2,8 @@
 
 A tensor is compared by a digest, the sum of its entries under odd weights modulo 2^64. A difference
 in one entry, of however few bits, always changes it: an odd weight has an inverse, and what
-differs is not 0 modulo 2^64. On a GPU the digests are computed on the stream and read at the next
-step; where one differs, the tensor itself is read, and entries are named.
+differs is not 0 modulo 2^64. The digests are computed on the stream and read at the next step;
+where one differs, the tensor itself is read, and entries are named.
 """
 
 from __future__ import annotations
@@ -61,23 +61,26 @@ def _digest(entries: Tensor, weights: Tensor) -> Tensor:
 
 @attrs.frozen(eq=False)
 class _Asked:
-    """A comparison that was begun at `seq`; `done` is the event behind the copy, None on a CPU."""
+    """A comparison that was begun at `seq`; `done` is the event behind the copy of the digests."""
 
     seq: int
     theirs: list[int]
     mine: Tensor
-    done: torch.cuda.Event | None
+    done: torch.cuda.Event
 
     def is_ready(self, *, wait: bool) -> bool:
-        if self.done is None or self.done.query():
-            return True
-        if wait:
+        if not self.done.query():
+            if not wait:
+                return False
             self.done.synchronize()
-        return wait
+        return True
 
 
 class Agreement:
-    """Compares a device state with its ledger, one comparison at a time."""
+    """Compares a device state with its ledger, one comparison at a time.
+
+    On a CPU nothing is in flight and nothing has to travel, so that entries are compared at once.
+    """
 
     def __init__(self, state: DeviceState, ledger: Ledger) -> None:
         """Compare nothing yet."""
@@ -86,12 +89,15 @@ class Agreement:
         self._asked: _Asked | None = None
 
     def begin(self) -> list[DeviceFinding]:
-        """Compare both as they are now; what an earlier comparison found, if none had asked yet."""
+        """Compare both as they are now; what this or an earlier comparison has found by now."""
         found = self.outcome(wait=True)
-        pairs = self._state.beside(self._ledger).values()
-        theirs = digests_of([torch.from_numpy(np.asarray(array, np.int32)) for _t, array in pairs])
-        mine, done = _to_host(digests_of([tensor for tensor, _a in pairs]))
+        pairs = self._state.beside(self._ledger)
         seq = max(self._ledger.next_seq - 1, 0)
+        if self._state.device.type == "cpu":
+            differ = [not np.array_equal(mine.numpy(), theirs) for mine, theirs in pairs.values()]
+            return found + self._named(differ, seq)
+        theirs = digests_of([_as_tensor(array) for _tensor, array in pairs.values()])
+        mine, done = _to_host(digests_of([tensor for tensor, _array in pairs.values()]))
         self._asked = _Asked(seq, theirs.tolist(), mine, done)
         return found
 
@@ -102,22 +108,27 @@ class Agreement:
             return []
         self._asked = None
         mine = asked.mine.tolist()
-        if mine == asked.theirs:
+        differ = [here != there for here, there in zip(mine, asked.theirs, strict=True)]
+        return self._named(differ, asked.seq)
+
+    def _named(self, differ: list[bool], seq: int) -> list[DeviceFinding]:
+        """One finding for each tensor that differs."""
+        if True not in differ:
             return []
-        pairs = self._state.beside(self._ledger)
+        pairs = self._state.beside(self._ledger).items()
         return [
-            _difference(name, tensor, array, asked.seq, self._ledger)
-            for (name, (tensor, array)), here, there in zip(
-                pairs.items(), mine, asked.theirs, strict=True
-            )
-            if here != there
+            _difference(name, mine, theirs, seq, self._ledger)
+            for (name, (mine, theirs)), is_other in zip(pairs, differ, strict=True)
+            if is_other
         ]
 
 
-def _to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
-    """A copy for the host, and the event behind which it is complete."""
-    if tensor.device.type == "cpu":
-        return tensor.clone(), None
+def _as_tensor(array: npt.NDArray[np.generic]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, np.int32))
+
+
+def _to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event]:
+    """A copy of a GPU's tensor for the host, and the event behind which it is complete."""
     host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     host.copy_(tensor, non_blocking=True)
     done = torch.cuda.Event()
@@ -164,7 +175,7 @@ class ViolationWatch:
         self._on_host = violations.count.device.type == "cpu"
         # On a CPU the counter is looked at directly, at each event.
         self._count = violations.count.numpy() if self._on_host else None
-        self._asked: tuple[Tensor, torch.cuda.Event | None] | None = None
+        self._asked: tuple[Tensor, torch.cuda.Event] | None = None
 
     def begin(self) -> list[DeviceFinding]:
         """Ask for the counter, at the start of a step; what was found before the last one."""
@@ -182,7 +193,7 @@ class ViolationWatch:
         if asked is None:
             return []
         count, done = asked
-        if done is not None and not done.query():
+        if not done.query():
             if not wait:
                 return []
             done.synchronize()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kvlife.kernels.decode_step import decode_step
+from kvlife.kernels.decode_step import DecodeStep
 from kvlife.ledger.spans import num_at
 from kvlife.pools.graphs import Capture, GraphedLaunch
 
@@ -37,13 +38,14 @@ class DecodeSteps:
         self._state = state
         self._uploads = uploads
         self._capture = capture
+        self._step = _step_of(state)
         self._padded: dict[int, _PaddedStep] = {}
-        self._rows: tuple[Index, Tensor] | None = None
-        self._seq = torch.zeros(1, dtype=torch.int64, device=state.device)
+        self._batch: _Batch | None = None
         self._last: tuple[Index, Tensor] | None = None
 
     def forget(self) -> None:
         """Drop the last slots, and every graph: the state's tensors are others now."""
+        self._step = _step_of(self._state)
         self._padded.clear()
         self._last = None
 
@@ -70,27 +72,55 @@ class DecodeSteps:
             size = max(_SMALLEST_GRAPH, 1 << (len(index) - 1).bit_length())
             padded = self._padded.get(size)
             if padded is None:
-                padded = self._padded[size] = _PaddedStep(self._state, size, self._capture)
+                padded = _PaddedStep(self._state, self._step, size, self._capture)
+                self._padded[size] = padded
             self._last = (index, padded.run(self._uploads, index, taken, crossings, seq))
         return True
 
     def _run_directly(
         self, index: Index, taken: tuple[I32, ...], crossings: list[Index | None], seq: int
     ) -> Tensor:
-        state, num = self._state, len(index)
-        kept = self._rows
-        if kept is None or kept[0] is not index:
-            kept = self._rows = (index, self._uploads.one(index))
-        new_pages = np.zeros((len(taken), num), np.int32)
-        _fill(new_pages, taken, crossings)
-        slots = torch.empty((len(taken), num), dtype=torch.int32, device=state.device)
-        self._seq.fill_(seq)
-        decode_step(
-            state.tables, state.described, state.state, state.refs, state.allocated, kept[1],
-            torch.from_numpy(new_pages).to(state.device),
-            slots_out=slots, violations=state.violations, seq=self._seq,
-        )  # fmt: skip
+        batch = self._batch
+        if batch is None or batch.index is not index:
+            batch = self._batch = _Batch.create(index, len(taken), self._uploads)
+        _fill(batch.new_pages, taken, crossings)
+        batch.seq[0] = seq
+        slots = torch.empty(batch.new_pages.shape, dtype=torch.int32, device=self._state.device)
+        there = batch.there
+        if there is None:
+            there = self._uploads.several(batch.new_pages.ravel(), batch.seq)
+        self._step(batch.rows, there[0].view(batch.new_pages.shape), slots_out=slots, seq=there[1])
+        _clear(batch.new_pages, crossings)
         return slots
+
+
+@attrs.frozen(eq=False)
+class _Batch:
+    """What a step takes, for one batch; `there` are `new_pages` and `seq` where those are on a CPU.
+
+    Between steps `new_pages` is 0 everywhere.
+    """
+
+    index: Index
+    rows: Tensor
+    new_pages: I32
+    seq: npt.NDArray[np.int64]
+    there: list[Tensor] | None
+
+    @classmethod
+    def create(cls, index: Index, num_groups: int, uploads: Uploads) -> _Batch:
+        new_pages, seq = np.zeros((num_groups, len(index)), np.int32), np.zeros(1, np.int64)
+        there = None
+        if uploads.device.type == "cpu":
+            there = [torch.from_numpy(new_pages), torch.from_numpy(seq)]
+        return cls(index, uploads.one(index), new_pages, seq, there)
+
+
+def _step_of(state: DeviceState) -> DecodeStep:
+    return DecodeStep(
+        state.tables, state.described, state.state, state.refs, state.allocated,
+        violations=state.violations,
+    )  # fmt: skip
 
 
 class _PaddedStep:
@@ -100,7 +130,7 @@ class _PaddedStep:
     the batch are 0, which the kernel passes over.
     """
 
-    def __init__(self, state: DeviceState, size: int, capture: Capture) -> None:
+    def __init__(self, state: DeviceState, step: DecodeStep, size: int, capture: Capture) -> None:
         """Make the buffers."""
         num_groups, device = len(state.groups), state.device
         self._size, self._num_groups = size, num_groups
@@ -110,13 +140,8 @@ class _PaddedStep:
         self._index: Index | None = None
         seq, new_pages = self._inputs[:2].view(torch.int64), self._inputs[2:].view(num_groups, size)
         self._step = GraphedLaunch(
-            lambda: decode_step(
-                state.tables, state.described, state.state, state.refs, state.allocated,
-                self._rows, new_pages,
-                slots_out=self._slots, violations=state.violations, seq=seq,
-            ),
-            capture,
-        )  # fmt: skip
+            lambda: step(self._rows, new_pages, slots_out=self._slots, seq=seq), capture
+        )
 
     def run(
         self,
@@ -148,6 +173,12 @@ def _fill(new_pages: I32, taken: tuple[I32, ...], crossings: list[Index | None])
     for group, crossing in enumerate(crossings):
         if crossing is not None:
             new_pages[group, crossing] = taken[group]
+
+
+def _clear(new_pages: I32, crossings: list[Index | None]) -> None:
+    for group, crossing in enumerate(crossings):
+        if crossing is not None:
+            new_pages[group, crossing] = 0
 
 
 def _crossings(state: DeviceState, change: Change) -> list[Index | None] | None:
