@@ -164,15 +164,24 @@ def _window_demands(
     draft_tokens = 1 if options.draft is None else options.draft.num_draft_tokens
     for pool in pools[1:]:
         assert pool.window is not None
-        held = held_window_len(pool.window, options.page_size, sizing, draft_tokens, reserve_len)
+        held = held_window_len(
+            pool.name,
+            pool.window,
+            options.page_size,
+            sizing,
+            draft_tokens=draft_tokens,
+            ahead_len=max(0, reserve_len - draft_tokens),
+        )
         needed = needed_window_len(
-            _int(held), options.page_size, sizing, asked, overlap=options.overlap
+            pool.name,
+            held,
+            options.page_size,
+            sizing,
+            num_requests=asked,
+            overlap=options.overlap,
         )
         found[pool.name] = _int(needed)
-        figures += [
-            attrs.evolve(held, name=identifier(f"held_window_len_{pool.name}")),
-            attrs.evolve(needed, name=identifier(f"needed_window_len_{pool.name}")),
-        ]
+        figures += [held, needed]
     return figures, found
 
 

@@ -53,6 +53,7 @@ def build_result(basis: Basis, sizes: Sizes, available: Figure) -> KVCacheConfig
         rows_pool_size=None if rows is None else rows.count(sizes.num_tokens) - 1,
         pools=pools,
         page_size=options.page_size,
+        context_len=basis.context_len,
         row_capacity=basis.demand.row_capacity,
         dtype=options.dtype.name,
         pool_config=config,

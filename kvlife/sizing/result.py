@@ -71,6 +71,7 @@ class KVCacheConfigResult:
     rows_pool_size: int | None
     pools: tuple[PoolPlan, ...]
     page_size: int
+    context_len: int
     row_capacity: int
     dtype: str
     pool_config: PoolConfig

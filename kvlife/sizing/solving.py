@@ -102,6 +102,12 @@ class Demand:
         """Tokens a page, of every pool."""
         return self.pools[0].page_size
 
+    @property
+    def most_pages(self) -> int:
+        """The most usable pages of the main pool that an engine counts."""
+        most = min(pool.most_pages for pool in self.pools) - 1
+        return int(most / max(self.ratio, Fraction(1))) if len(self.pools) > 1 else most
+
     def usable_pages(self, num_pages: int) -> dict[str, int]:
         """The usable pages of each pool, where the main one has so many."""
         found = {self.pools[0].name: num_pages}
@@ -155,11 +161,16 @@ def solve(demand: Demand, available: int, agree: Agree, *, unit_bytes: int = 1) 
         if why["state_pool_size"] == SHARE:
             kept = state_share(available, demand.state.ratio)
     budget = max(0, available) // unit_bytes * unit_bytes - kept
-    own_pages, why["max_total_num_tokens"] = _most_pages(demand, slots, budget)
+    own_pages, why["max_total_num_tokens"] = _most_pages(demand, budget)
     tokens = _agreed(agree, own_pages * demand.page_size, "tokens")
     num_pages = tokens // demand.page_size
     if num_pages < own_pages:
         why["max_total_num_tokens"] = LEAST_RANK
+    elif num_pages == demand.most_pages and demand.state is not None and slots is not None:
+        # No rank's memory binds: no layer keeps KV a token, and rows are all that uses pages.
+        rows = slots // demand.state.cost.per_request
+        num_pages = min(num_pages, rows * -(-demand.row_capacity // demand.page_size))
+        why["max_total_num_tokens"] = "no request can use more"
     _refuse_few_pages(demand, num_pages, budget, why["max_total_num_tokens"])
     return Sizes(
         num_slots=slots,
@@ -183,18 +194,11 @@ def _agreed(agree: Agree, own: int, what: str) -> int:
     return least
 
 
-def _most_pages(demand: Demand, slots: int | None, budget: int) -> tuple[int, str]:
+def _most_pages(demand: Demand, budget: int) -> tuple[int, str]:
     """The usable pages of the main pool of this rank, and what stopped them from being more."""
-    caps = {ENGINE_LIMIT: min(pool.most_pages for pool in demand.pools) - 1}
-    if len(demand.pools) > 1:
-        caps[ENGINE_LIMIT] = int(caps[ENGINE_LIMIT] / max(demand.ratio, Fraction(1)))
+    caps = {ENGINE_LIMIT: demand.most_pages}
     for who, limit in demand.token_limits.items():
         caps[who] = limit // demand.page_size
-    if slots is not None and demand.state is not None:
-        rows = slots // demand.state.cost.per_request
-        if not any(pool.page_bytes for pool in demand.pools):
-            filled = rows * -(-demand.row_capacity // demand.page_size)
-            caps["no request can use more"] = filled
     name = min(caps, key=lambda cap: caps[cap])
     pages = largest(lambda num: demand.paged_bytes(num) <= budget, max(caps[name], 0))
     return pages, name if pages == caps[name] else BUDGET

@@ -1,9 +1,9 @@
 """Window pools: by a ratio to the full pool, or by the most requests that they must hold.
 
-What one request holds in a window group, between two evictions:
+What one request holds in a window pool before its next eviction, all of it in whole pages:
 
-    |<- page ->|<- window ->|<- eviction_interval x draft_tokens ->|<- ahead ->|
-    the cursor is at a page   what attention reads   committed since   allocated, not committed
+    |<- page - 1 ->|<- window ->|<- eviction_interval x draft_tokens ->|<- ahead ->|
+     up to the page of the cursor     since the last eviction              steps in flight
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 import attrs
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.figures import Figure
+from kvlife.sizing.figures import Figure, identifier
 from kvlife.sizing.ratios import vet_ratio
 
 
@@ -49,37 +49,58 @@ WindowSizing = ByRatio | ByRequests
 
 
 def held_window_len(
-    window: int, page_size: int, sizing: ByRequests, draft_tokens: int, ahead_len: int
+    pool: str,
+    window: int,
+    page_size: int,
+    sizing: ByRequests,
+    *,
+    draft_tokens: int,
+    ahead_len: int,
 ) -> Figure:
-    """The most tokens of a window group that one decoding request holds."""
+    """The most tokens of a window pool that one decoding request holds, in whole pages.
+
+    `ahead_len` is what steps in flight allocate beyond the drafts of one.
+    """
+    window_pages = -(-window // page_size)
+    grown = sizing.eviction_interval * draft_tokens + ahead_len
+    held = -(-(window_pages * page_size + grown + page_size - 1) // page_size) * page_size
     return Figure(
-        name="held_window_len",
-        value=window + sizing.eviction_interval * draft_tokens + page_size + ahead_len,
+        name=identifier(f"held_window_len_{pool}"),
+        value=held,
         unit="tokens a request",
-        formula="window + eviction_interval x draft_tokens + page_size + decode_reserve_len",
+        formula="window_pages x page_size + eviction_interval x draft_tokens + ahead_len"
+        " + page_size - 1, in whole pages",
         inputs={
             "window": window,
+            "window_pages": window_pages,
             "eviction_interval": sizing.eviction_interval,
             "draft_tokens": draft_tokens,
+            "ahead_len": ahead_len,
             "page_size": page_size,
-            "decode_reserve_len": ahead_len,
         },
     )
 
 
 def needed_window_len(
-    held_len: int, page_size: int, sizing: ByRequests, num_requests: int, *, overlap: bool
+    pool: str,
+    held: Figure,
+    page_size: int,
+    sizing: ByRequests,
+    *,
+    num_requests: int,
+    overlap: bool,
 ) -> Figure:
     """The tokens of a window pool that never runs out, in whole pages."""
+    assert isinstance(held.value, int)
     num_chunks = 2 if overlap else 1
-    needed = held_len * num_requests + num_chunks * sizing.chunk_len
+    needed = held.value * num_requests + num_chunks * sizing.chunk_len
     return Figure(
-        name="needed_window_len",
+        name=identifier(f"needed_window_len_{pool}"),
         value=-(-needed // page_size) * page_size,
         unit="tokens",
-        formula="held_window_len x num_requests + chunks_in_flight x chunk_len, in whole pages",
+        formula=f"{held.name} x num_requests + chunks_in_flight x chunk_len, in whole pages",
         inputs={
-            "held_window_len": held_len,
+            held.name: held.value,
             "num_requests": num_requests,
             "chunks_in_flight": num_chunks,
             "chunk_len": sizing.chunk_len,

@@ -19,6 +19,7 @@ NUMBERS = (
     "state_pool_size",
     "rows_pool_size",
     "page_size",
+    "context_len",
     "row_capacity",
     "dtype",
     "available_bytes",

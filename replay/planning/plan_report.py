@@ -33,7 +33,9 @@ def plan_lines(model: str, plan: KVCacheConfigResult) -> Iterator[Line]:
 
 def _summary(plan: KVCacheConfigResult) -> Iterator[Line]:
     fits = f"{plan.max_total_num_tokens:,} tokens, {counted(plan.max_running_requests, 'request')}"
+    whole = plan.max_total_num_tokens // plan.context_len
     yield "green", f"{'fits':<{LABEL}}{fits} at once, in {plan.dtype}"
+    yield "", f"{'':<{LABEL}}{whole:,} of the whole context of {plan.context_len:,} tokens"
     for label, num_bytes in (
         ("available", plan.available_bytes),
         ("planned", plan.planned_bytes),

@@ -40,9 +40,9 @@ def sweep(options: PlanOptions) -> list[Variant]:
         except ConfigError as error:
             found.append(Variant(value, is_asked, None, str(error)))
             continue
-        if options.sweep == "dtype" and plan.dtype != value:
-            value += f", kept as {plan.dtype}"
-        found.append(Variant(value, is_asked, plan))
+        kept = options.sweep == "dtype" and plan.dtype != value
+        label = f"{value}, kept as {plan.dtype}" if kept else value
+        found.append(Variant(label, is_asked, plan))
     if not any(variant.plan for variant in found):
         raise ConfigError(f"none of these can be planned; {found[0].value}: {found[0].refusal}")
     return found
@@ -104,7 +104,7 @@ def sweep_lines(options: PlanOptions, variants: Sequence[Variant]) -> Iterator[L
 
 
 def _heads(what: str, *, windows: bool, states: bool) -> tuple[str, ...]:
-    heads = [what, "bytes a token", "tokens", "requests"]
+    heads = [what, "bytes a token", "tokens", "requests", "of whole context"]
     heads += ["window tokens"] if windows else []
     heads += ["state slots"] if states else []
     return (*heads, "planned bytes", "left over")
@@ -118,6 +118,7 @@ def _row(
         shown(plan.figures["coefficient_bytes"].value),
         f"{plan.max_total_num_tokens:,}",
         f"{plan.max_running_requests:,}",
+        f"{plan.max_total_num_tokens // plan.context_len:,}",
     ]
     cells += [f"{plan.swa_max_total_num_tokens or 0:,}"] if windows else []
     cells += [f"{plan.state_pool_size or 0:,}"] if states else []
