@@ -67,7 +67,8 @@ def carry_out(
         gone = torch.zeros_like(exist)
         codes = torch.full_like(pages, int(ViolationCode.OUTSIDE), dtype=torch.int64)
         gone[exist], codes[exist] = move(pages[exist].long())
-    codes[pages == 0] = int(ViolationCode.RESERVED_TOUCHED)
+    reserved = pages == 0 if exist is None else (pages == 0) & exist
+    codes[reserved] = int(ViolationCode.RESERVED_TOUCHED)
     findings.add(codes, page=pages, where=where)
     return pages * gone
 
