@@ -43,7 +43,8 @@ def check_staging(
             f"it is on {staging.device}, not pinned",
             "make it with pin_memory=True",
         )
-    if staging.shape[1] < planes.page_bytes or (staging.shape[1] > 1 and staging.stride(1) != 1):
+    contiguous = not staging.numel() or staging.shape[1] == 1 or staging.stride(1) == 1
+    if staging.shape[1] < planes.page_bytes or not contiguous:
         refuse(
             operation,
             f"staging rows of {planes.page_bytes} contiguous bytes",
