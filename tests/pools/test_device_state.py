@@ -1,15 +1,9 @@
 """The device's state equals the ledger's after every event, faulty ones included."""
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from device_events import Twins
-
-TESTS = Path(__file__).parent.parent
-sys.path += [str(TESTS / "ledger"), str(TESTS / "invariants")]
-
 from pool_configs import POOLS
 from random_lives import Lives
 from random_pools import CONFIGS
