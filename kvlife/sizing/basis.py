@@ -11,7 +11,7 @@ from kvlife.errors import ConfigError
 from kvlife.sizing.buffers import PagedPool, paged_pools
 from kvlife.sizing.cells import GroupBytes, group_bytes
 from kvlife.sizing.figures import Figure, identifier
-from kvlife.sizing.geometry import FullAttention, SlidingWindow
+from kvlife.sizing.geometry import FullAttention, SharedWindow, SlidingWindow
 from kvlife.sizing.request_caps import MOST, asked_on_this_rank
 from kvlife.sizing.rows import Step, decode_reserve_len, row_capacity, worst_step_len
 from kvlife.sizing.solving import USER_LIMIT, Demand, RowDemand, StateDemand
@@ -124,7 +124,7 @@ def _empty_pools(options: KVCacheConfigurator) -> tuple[PagedPool, ...]:
 def _refuse_wide_windows(options: KVCacheConfigurator, context_len: int) -> None:
     for number, layer in enumerate(options.geometry.layers):
         for cache in layer:
-            if isinstance(cache, SlidingWindow) and cache.window > context_len:
+            if isinstance(cache, SlidingWindow | SharedWindow) and cache.window > context_len:
                 raise ConfigError(
                     f"layer {number} has a window of {cache.window:,} tokens, and the context is"
                     f" {context_len:,}: take a context of {cache.window:,} or more, or describe the"
