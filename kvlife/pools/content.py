@@ -13,6 +13,7 @@ the host reads at once on a CPU, and at most one step late on a GPU.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,8 @@ class PageContent:
 
     def notes(self, *, wait: bool = False) -> list[Digested]:
         """The digests that came to the host since it was last asked, as events, each once."""
-        ready = [taken for taken in self._taken if taken.is_ready(wait=wait)]
+        # They come in order; one that is there by now says nothing of those before it.
+        ready = list(itertools.takewhile(lambda taken: taken.is_ready(wait=wait), self._taken))
         self._taken = self._taken[len(ready) :]
         notes = (taken.as_event(self._kept[taken.group]) for taken in ready)
         return [note for note in notes if note is not None]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from kvlife.events import Protected, Resized, RolledBack
+from kvlife.events import Admitted, Protected, Resized, Resumed, RolledBack
 from kvlife.invariants.effect import holders, page_evidence
 from kvlife.invariants.finding import MAX_NAMED, few
 from kvlife.kernels.check_stores import check_stores
@@ -34,22 +34,27 @@ if TYPE_CHECKING:
     from kvlife.pools.uploading import Uploads
 
 I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
+# In the place of a row that was bound to somebody else since its slots were given out.
+_GONE = -1
 # Stores that are remembered, to name the rows of those that were strange.
 _MAX_STORES = 256
 
 
 @attrs.frozen(eq=False)
 class _Issued:
-    """Slots that were given out: of which rows, how many each; one where that is None."""
+    """Slots that were given out: of which rows, bound when, how many each (None: one)."""
 
     rows: I32
+    bound: I64
     counts: I32 | None
 
-    def expanded(self) -> I32:
-        """The row of each slot."""
-        return self.rows if self.counts is None else np.repeat(self.rows, self.counts)
+    def row_of_each(self, bound: I64) -> I32:
+        """The row of each slot; one that was bound anew since is nobody's."""
+        rows = np.where(bound[self.rows] == self.bound, self.rows, _GONE).astype(np.int32)
+        return rows if self.counts is None else np.repeat(rows, self.counts)
 
 
 @attrs.frozen(eq=False)
@@ -74,6 +79,8 @@ class StoreWatch:
         self._writers = [
             self._none(ledger.spaces[group.space_idx].num_pages) for group in ledger.layout.groups
         ]
+        # By row, the seq of the event that bound it.
+        self._bound: I64 = np.zeros(ledger.layout.num_rows, np.int64)
         self._issued = WeakIdKeyDictionary()
         self._checked: tuple[Tensor, int] | None = None
         self._stores: deque[_Store] = deque(maxlen=_MAX_STORES)
@@ -89,6 +96,8 @@ class StoreWatch:
         """Take up what an event changes, after the ledger has applied it."""
         self._seq = seq
         self._checked = None
+        if isinstance(event, Admitted | Resumed):
+            self._bound[event.row] = seq
         if change.taken is not None and change.taken_at is not None:
             for group in self._ledger.layout.groups:
                 pages, spots = change.taken[group.idx], indices(change.taken_at[group.idx])
@@ -153,7 +162,7 @@ class StoreWatch:
 
     def issued(self, slots: Tensor, rows: I32, counts: I32 | None = None) -> None:
         """Remember whose these slots are, in row order, as long as the tensor lives."""
-        self._issued[slots] = _Issued(rows, counts)
+        self._issued[slots] = _Issued(rows, self._bound[rows], counts)
 
     def check(self, group: int, slots: Tensor, rows: Tensor | None = None) -> None:
         """Report slots whose row does not hold their page, in the violation buffer.
@@ -176,7 +185,7 @@ class StoreWatch:
 
     def _rows_of(self, slots: Tensor) -> Tensor | None:
         known = self._issued.get(slots)
-        return None if known is None else self._uploads.one(known.expanded())
+        return None if known is None else self._uploads.one(known.row_of_each(self._bound))
 
     def accused(self, entries: Sequence[Violation]) -> DeviceFinding:
         """The finding for the strange slots of one group, behind one event."""
@@ -199,10 +208,11 @@ class StoreWatch:
         return DeviceFinding(invariant=CONTENT, seq=first.seq, evidence=evidence)
 
     def _rows_storing(self, entry: Violation, slots: list[int]) -> list[int]:
-        """The rows whose stores these were, where the slots were given out, or rows named."""
+        """The rows whose stores these were, where they are known and go on."""
         rows = [
             store.rows[torch.isin(store.slots, torch.tensor(slots).to(store.slots))]
             for store in self._stores
             if (store.seq, store.group) == (entry.seq, entry.group) and store.rows is not None
         ]
-        return few(torch.cat(rows).unique().cpu().numpy()) if rows else []
+        found = torch.cat(rows).unique().cpu().numpy() if rows else np.empty(0, np.int32)
+        return few(found[found > 0])

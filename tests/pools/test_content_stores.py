@@ -94,6 +94,11 @@ def test_a_slot_that_was_freed_is_flagged():
     assert found.evidence["held_by"] == []
     run.found.clear()
     started("r2", run)
+    assert run.ledger.requests["r2"] == 1  # the same row, and the same pages
+    store(run, slots)
+    (found,) = told(run)
+    assert (found.evidence["rows"], found.evidence["held_by"]) == ([], ["request r2"])
+    run.found.clear()
     run.engine.allocate(["r2"], [8])
     fresh = run.engine.slots(["r2"], [0], [8], "full")
     store(run, fresh)
@@ -140,6 +145,19 @@ def test_a_step_in_flight_may_store_to_pages_that_their_row_has_left():
     run.engine.settle(1)
     store(run, slots)
     assert told(run)[0].evidence["states"] == ["FREE"]
+
+
+def test_a_step_in_flight_may_store_to_pages_of_a_row_that_drains():
+    """The request is gone, and its row holds the pages until the step has settled."""
+    run = Run()
+    slots = started("r1", run)
+    run.engine.dispatch(1, ["r1"])
+    run.engine.abort("r1")
+    store(run, slots)
+    assert told(run) == []
+    run.engine.settle(1)
+    store(run, slots)
+    assert told(run)[0].evidence["states"] == ["FREE", "FREE"]
 
 
 def test_one_look_does_for_the_layers_of_a_step():
