@@ -51,7 +51,7 @@ def test_requests_without_a_limit(tokens, context, requests):
     assert most_requests(tokens, context).value == requests
 
 
-def test_requests_with_a_limit_over_data_parallel_ranks():
+def test_requests_with_a_limit_over_copies_of_the_attention():
     """512 over 4 ranks are 128; 510 are 127; a pool of 100 tokens has 50 all the same."""
     assert most_requests(500_000, 131_072, 512, 4).value == 128
     assert most_requests(500_000, 131_072, 510, 4).value == 127

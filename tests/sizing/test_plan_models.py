@@ -149,7 +149,7 @@ def test_c74_a_set_number_of_slots_is_what_is_made():
     assert {buffer.shape[:2] for buffer in states} == {(36, 751)}
 
 
-def test_slots_are_those_of_all_data_parallel_ranks():
+def test_slots_are_those_of_all_copies_of_the_attention():
     """100 slots over 4 copies of the attention are 25 each."""
     plan = planned(
         models.QWEN3_NEXT_80B,

@@ -84,7 +84,7 @@ def test_requests_are_capped_by_the_smaller_pool():
     assert after.capped_max_running_requests == 64
 
 
-def test_requests_of_data_parallel_ranks_stay_theirs():
+def test_requests_of_one_copy_of_the_attention_stay_its_own():
     """The plan's number is one rank's, and is not divided again."""
     parallel = Parallel(tp=4, attention_dp=4)
     asked = configurator(models.LLAMA_31_8B, GIB, max_running_requests=400, parallel=parallel)
