@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
-from kvlife import CacheGroup, PoolConfig
+from kvlife import CacheGroup, KvEngine, PoolConfig
 from kvlife.log import open_run
 from kvlife.simulation import (
     SchedulerConfig,
@@ -50,6 +51,62 @@ def courses(folder: Path, num_requests: int, seed: int) -> Iterator[Course]:
     """Simulate each kind of run, with its log below the folder; its events are read back."""
     for idx, kind in enumerate(KINDS):
         yield Course.of_run(open_run(record(folder / str(idx), kind, num_requests, seed)))
+    for window in (None, 6):
+        path = folder / f"backups-{window}"
+        yield Course.of_run(open_run(record_backups(path, window, num_requests, seed)))
+
+
+def record_backups(path: Path, window: int | None, num_requests: int, seed: int) -> Path:
+    """Requests that are backed up, resumed and aborted by chance, many waiting at a time.
+
+    A scheduler retracts few requests, and nearly all of what they have is published.
+    """
+    rng = random.Random(seed)  # noqa: S311  # not a secret
+    groups = [CacheGroup("full")]
+    if window is not None:
+        groups.append(CacheGroup("swa", window=window, page_size=2))
+    clock = VirtualClock()
+    config = PoolConfig(
+        page_size=4,
+        num_pages=120,
+        max_requests=8,
+        max_context_len=64,
+        groups=groups,
+        host_pages=60,
+    )
+    log = SteadyLog(path, clock_ns=clock)
+    with KvEngine(config, log=log, key_seed=1, clock=clock) as engine:
+        for num in range(num_requests):
+            _live_on_the_host(engine, f"r{num}", rng)
+        for rid in (*engine.ledger.requests, *engine.ledger.waiting):
+            engine.abort(rid)
+        engine.mark("end", idle=True)
+    return path
+
+
+def _live_on_the_host(engine: KvEngine, rid: str, rng: random.Random) -> None:
+    """One more request begins, and others are backed up, resumed and ended."""
+    for waiting in rng.sample(sorted(engine.ledger.waiting), len(engine.ledger.waiting) // 3):
+        if rng.random() < 0.3:
+            engine.abort(waiting)
+        elif len(engine.ledger.requests) < 6:
+            engine.resume(waiting, _tokens(waiting)[: rng.randrange(20, 61)])
+    engine.admit(rid, _tokens(rid)[: rng.randrange(8, 40)])
+    for running in sorted(engine.ledger.requests):
+        record = engine.record(running)
+        wanted = min(record.kv_allocated_len + rng.randrange(12), 60)
+        engine.allocate([running], [max(wanted, record.prompt_len)])
+        engine.commit([running])
+        if rng.random() < 0.3:
+            engine.protect(running, _tokens(running))
+        if len(engine.ledger.requests) > 3 or rng.random() < 0.4:
+            engine.evict_window([running])
+            engine.retract_with_backup(running)
+
+
+def _tokens(rid: str) -> list[int]:
+    """Two kinds of requests share their prefixes."""
+    return [int(rid[1:]) % 2, *range(60)]
 
 
 def record(path: Path, kind: RunKind, num_requests: int, seed: int) -> Path:

@@ -64,6 +64,12 @@ def count_pages(observer: Observer) -> dict[str, dict[str, int]]:
     return counted
 
 
+def count_host_pages(observer: Observer) -> dict[str, int]:
+    """The host's pages by state; empty without a host space."""
+    host = observer.ledger.host
+    return {} if host is None else _by_state(host)
+
+
 def _by_state(space: PageSpace) -> dict[str, int]:
     counts = np.bincount(space.state, minlength=len(PageState))
     return {state.name: int(counts[state]) for state in PageState}
@@ -93,7 +99,7 @@ def collect_stats(observer: Observer) -> Stats:
     return Stats(
         pages=count_pages(observer),
         group_pages=_count_group_pages(observer),
-        host_pages={} if ledger.host is None else _by_state(ledger.host),
+        host_pages=count_host_pages(observer),
         rows={state.name: int(rows[state]) for state in RowState},
         requests=len(ledger.requests),
         waiting=len(ledger.waiting),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvlife.errors import OutOfRows
+from kvlife.errors import OutOfPages, OutOfRows
 from kvlife.simulation.endings import Endings
 from kvlife.simulation.loop_state import Chunk, LoopState
 from kvlife.simulation.request import Fate, Place, Request
@@ -111,7 +111,10 @@ class Admission:
         return request.tokens
 
     def _start(self, request: Request) -> bool:
-        """Bind the request to a row; an idle session gives way where rows are short."""
+        """Bind the request to a row; idle sessions give way where rows are short.
+
+        So they do where the pages are that a backup is restored to.
+        """
         loop = self._loop
         resting = loop.sessions.idle.get(request.session or "")
         if resting is not None:
@@ -120,7 +123,7 @@ class Admission:
         while True:
             try:
                 self._admit(request)
-            except OutOfRows:
+            except (OutOfRows, OutOfPages):
                 if not loop.sessions.idle:
                     return False
                 self._endings.close_for_room()
@@ -132,10 +135,11 @@ class Admission:
         bind = loop.engine.resume if request.retracted else loop.engine.admit
         with loop.watch:
             got = bind(request.rid, tokens)
-        request.done_len = got.prefix_len
-        loop.room.spend(loop.pages_of(got.prefix_len))
+        request.done_len = got.restored_len
+        loop.room.spend(loop.pages_of(got.restored_len))
         if request.retracted:
             loop.tally.resumed_hit_tokens += got.matched_len
+            loop.tally.restored_tokens += got.restored_len - got.prefix_len
         else:
             loop.tally.prompt_tokens += request.prompt_len
             loop.tally.hit_tokens += got.matched_len

@@ -46,13 +46,21 @@ class Endings:
     def retract(self, request: Request) -> None:
         """Take a running request's KV away and put it back into the queue.
 
-        What it has computed is published first, so that it finds it again unless it is evicted.
+        Where the host has room for what only it has, that is kept there. Else what it has computed
+        is published first, so that it finds it again unless it is evicted.
         """
         loop = self._loop
         self._take_out(request)
-        self.publish(request, self._known_tokens(request))
         with loop.watch:
-            loop.engine.retract(request.rid)
+            fits = 0 < loop.engine.host_pages_required(request.rid) <= loop.engine.num_free_host()
+        if fits:
+            with loop.watch:
+                loop.engine.retract_with_backup(request.rid)
+            loop.tally.backups += 1
+        else:
+            self.publish(request, self._known_tokens(request))
+            with loop.watch:
+                loop.engine.retract(request.rid)
         request.retracted = True
         request.later_turn = False
         request.target_len = request.prompt_len + request.generated

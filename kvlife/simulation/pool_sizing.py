@@ -22,11 +22,12 @@ def size_pools(
     page_size: int,
     num_pages: int,
     window: int | None = None,
+    host_pages: int = 0,
 ) -> PoolConfig:
     """Pools for a workload; raises `ConfigError` where its longest request does not fit.
 
     Rows: one for each running request, as many again for rows that drain under overlap, and as
-    many again for idle sessions.
+    many again for idle sessions. `host_pages` are for the KV of retracted requests.
     """
     capacity, least = _capacity(workload, config), least_pages(workload, config, page_size)
     if num_pages < least:
@@ -45,6 +46,7 @@ def size_pools(
         max_requests=config.max_running * num_kinds,
         max_context_len=capacity,
         groups=tuple(groups),
+        host_pages=host_pages,
     )
 
 

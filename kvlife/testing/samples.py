@@ -79,8 +79,12 @@ _DRAWN: dict[FieldKind, Draw] = {
     FieldKind.DIGESTS: lambda _t, _l, random, num: random.integers(0, 1 << 63, num).astype(
         np.uint64
     ),
-    FieldKind.HOST_PAGES: lambda _t, _l, random, _n: _ints(random, 1 << 30, 3),
-    FieldKind.MAYBE_HOST_PAGES: lambda _t, _l, random, _n: _ints(random, 1 << 30, 2),
+    FieldKind.HOST_PAGES: lambda _t, layout, random, _n: _ints(
+        random, layout.host_pages or 1 << 30, 3
+    ),
+    FieldKind.MAYBE_HOST_PAGES: lambda _t, layout, random, _n: _ints(
+        random, layout.host_pages or 1 << 30, 2
+    ),
     FieldKind.KEYS: lambda _t, layout, random, _n: tuple(
         random.integers(0, 1 << 63, 2).astype(np.uint64) for _ in layout.groups
     ),

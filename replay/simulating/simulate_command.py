@@ -74,6 +74,10 @@ class SimulateOptions:
     window: Annotated[
         int | None, Parameter(help="Add a sliding-window group of so many tokens.")
     ] = None
+    host_pages: Annotated[
+        int,
+        Parameter(help="Host pages for the KV of retracted requests; 0: it is computed again."),
+    ] = 0
     draft: Annotated[int, Parameter(help="Tokens guessed for each row and step.")] = 0
     acceptance: Annotated[float, Parameter(help="Chance that a guessed token is right.")] = 0.7
     check: Check = "event"
@@ -108,6 +112,7 @@ def _plan(options: SimulateOptions) -> SimulationPlan:
         page_size=options.page_size,
         num_pages=_num_pages(options, workload, config),
         window=options.window,
+        host_pages=options.host_pages,
     )
     clock = VirtualClock()
     return SimulationPlan(
@@ -123,11 +128,14 @@ def _plan(options: SimulateOptions) -> SimulationPlan:
 
 
 def _config(options: SimulateOptions) -> SchedulerConfig:
-    loop_only = (options.overlap, options.draft, options.session_rate, options.abort_rate)
+    loop_only = (
+        *(options.overlap, options.draft, options.session_rate, options.abort_rate),
+        options.host_pages,
+    )
     if options.sequential and (any(loop_only) or options.window is not None):
         raise ConfigError(
             "--sequential takes one request after another: leave out --overlap, --draft,"
-            " --session-rate, --abort-rate and --window"
+            " --session-rate, --abort-rate, --host-pages and --window"
         )
     return SchedulerConfig(
         max_running=1 if options.sequential else options.max_running,

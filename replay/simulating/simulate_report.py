@@ -29,6 +29,8 @@ def as_json(outcome: SimulationOutcome) -> dict[str, object]:
         "accepted_tokens": tally.accepted_tokens,
         "evicted_pages": stats.evicted_pages,
         "retractions": tally.retractions,
+        "backups": tally.backups,
+        "restored_tokens": tally.restored_tokens,
         "aborts": tally.aborts.total(),
         "aborts_by_place": dict(sorted(tally.aborts.items())),
         "sessions": tally.sessions,
@@ -126,10 +128,14 @@ def _cache_lines(outcome: SimulationOutcome) -> Iterator[tuple[str, str, str]]:
         f"{tally.retractions:,}",
         f"{counted(tally.resumed_hit_tokens, 'token')} found again",
     )
+    if tally.backups:
+        restored = f"{counted(tally.restored_tokens, 'token')} restored from the host"
+        yield "backups", f"{tally.backups:,}", restored
     yield "peak running", f"{tally.peak_running:,}", "sampled"
     for space, states in tally.peaks.items():
         for state, num in states.items():
-            if state != "RESERVED":
+            # The host has no cache, and no pin holds its pages.
+            if state != "RESERVED" and (num or space != "host"):
                 yield f"peak {state}", f"{num:,}", f"pages of space {space}, sampled"
 
 

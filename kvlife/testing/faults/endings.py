@@ -117,8 +117,15 @@ def _release_leaves_a_pin(spot: Spot) -> Injection | None:
 def _backup_not_given_back(spot: Spot) -> Injection | None:
     """A request that waits with a backup is aborted, and its host pages are not given back."""
     rid = spot.event.rid
-    retracted = attrs.evolve(spot.event, backup=ints(range(7, 11)))
-    wrong = Released(rid, None, "aborted", spot.ledger.no_pages, ints(range(7, 10)))
+    retracted, backup = spot.event, spot.event.backup
+    if spot.ledger.host is None:
+        # Then they are names of pages that the ledger knows nothing of.
+        backup = ints(range(7, 11))
+        retracted = attrs.evolve(retracted, backup=backup)
+    if backup is None or not backup.size:
+        return None
+    left = ints(backup.tolist()[:-1])
+    wrong = Released(rid, None, "aborted", spot.ledger.no_pages, left)
     return Injection(events=(retracted, wrong), invariant="refs-balance")
 
 

@@ -75,8 +75,10 @@ def _admitted_while_it_waits(spot: Spot) -> Injection:
 
 
 @FAULTS.at("resumed-and-never-retracted", _STREAM, _FIRES, Resumed)
-def _resumed_and_never_retracted(spot: Spot) -> Injection:
+def _resumed_and_never_retracted(spot: Spot) -> Injection | None:
     """A request is resumed that was never admitted."""
+    if spot.event.restored_len > spot.event.prefix_len:
+        return None
     wrong = attrs.evolve(spot.event, rid=spot.event.rid + "'")
     return Injection(events=(wrong,), invariant=_FIRES)
 

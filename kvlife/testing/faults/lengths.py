@@ -252,6 +252,9 @@ def _restored_without_a_backup(spot: Spot) -> Injection | None:
     length = event.prefix_len + 1
     if event.restored_len != event.prefix_len or length > spot.layout.capacity:
         return None
+    waiting = spot.ledger.waiting[event.rid]
+    if waiting.backup is not None and waiting.committed_len >= length:
+        return None
     taken = [spot.free(group, 1) for group in spot.layout.groups]
     if None in taken or spot.shares_spaces:
         return None

@@ -26,8 +26,8 @@ from kvlife.events import (
 )
 from kvlife.ledger import Ledger, PageState, RowState, derive
 from kvlife.ledger.spans import num_at
-from kvlife.testing.faults.fault import HEALED, Faults, Injection, Kind, Later, When
-from kvlife.testing.faults.spot import Spot
+from kvlife.testing.faults.fault import Faults, Injection, Kind, Later, When
+from kvlife.testing.faults.spot import Spot, unlike_backup
 
 FAULTS = Faults()
 _STREAM, _LATER = Kind.STREAM, When.LATER
@@ -60,6 +60,10 @@ def _still_held(row: int, rid: str | None, pages: dict[int, set[int]]) -> Later:
     """A row that was never let go: it is bound again, its pages are taken, or all is to be idle."""
 
     def later(ledger: Ledger, event: Event) -> str | None:
+        if isinstance(event, Resumed) and event.rid == rid:
+            # A lost retraction has left no backup from which anything could be restored.
+            restores = event.restored_len > event.prefix_len
+            return "settled-bound" if restores else "row-single-holder"
         if isinstance(event, Admitted | Resumed) and (
             event.row == row or (event.rid == rid and isinstance(event, Resumed))
         ):
@@ -114,7 +118,13 @@ def _session_close_lost(spot: Spot) -> Injection | None:
 @FAULTS.at(
     "retraction-lost",
     _STREAM,
-    ("row-single-holder", "page-double-alloc", "evicted-while-locked", "release-once"),
+    (
+        "row-single-holder",
+        "page-double-alloc",
+        "evicted-while-locked",
+        "release-once",
+        "settled-bound",
+    ),
     Retracted,
     when=_LATER,
 )
@@ -226,7 +236,7 @@ def _frees_free(ledger: Ledger, event: Event, pages: dict[int, set[int]]) -> boo
 @FAULTS.at(
     "window-move-lost",
     _STREAM,
-    ("refs-balance", "page-double-alloc", "evicted-while-locked"),
+    ("refs-balance", "page-double-alloc", "evicted-while-locked", "allocated-covers-pages"),
     WindowEvicted,
     when=_LATER,
 )
@@ -248,6 +258,8 @@ def _window_move_lost(spot: Spot) -> Injection | None:
         if isinstance(other, WindowEvicted):
             again = other.group == event.group and behind & set(other.rows.tolist())
             return "refs-balance" if again else None
+        if isinstance(other, Retracted) and unlike_backup(ledger, other):
+            return "allocated-covers-pages"
         if isinstance(other, Released | Retracted | SessionClosed):
             goes = other.row in behind and ledger.rows.in_flight[other.row] == 0
             return "refs-balance" if goes else None
@@ -285,92 +297,3 @@ def _drains_early(ledger: Ledger, event: StepSettled, rows: set[int]) -> bool:
         for row in ledger.steps[event.step].rows.tolist()
         if row in rows and row not in drained
     )
-
-
-@FAULTS.at(
-    "commit-lost",
-    _STREAM,
-    ("ladder-order", "settled-bound", "window-cursor"),
-    Committed,
-    when=_LATER,
-)
-def _commit_lost(spot: Spot) -> Injection | None:
-    """A result is never booked: what is published, saved or finished was not committed."""
-    grown = spot.event.committed_len > spot.ledger.rows.committed[spot.event.rows]
-    behind = set(spot.event.rows[grown].tolist())
-    if not behind or spot.layout.scheduled:
-        return None
-
-    def later(ledger: Ledger, event: Event) -> str | None:
-        if not behind:
-            return HEALED
-        committed = ledger.rows.committed
-        match event:
-            case Committed():
-                behind.difference_update(event.rows.tolist())
-            case RolledBack():
-                forward = event.committed_len > committed[event.rows]
-                return "settled-bound" if forward.any() else None
-            case Protected() if event.row in behind:
-                return "ladder-order" if event.protected_len > committed[event.row] else None
-            case SessionSaved() if event.row in behind:
-                return "settled-bound"
-            case Released() if event.row in behind:
-                behind.discard(event.row)
-                short = committed[event.row] < ledger.rows.prompt_len[event.row]
-                return "settled-bound" if short and event.reason == "finished" else None
-            case Retracted() | SessionClosed():
-                behind.discard(event.row or 0)
-            case WindowEvicted():
-                group = ledger.layout.groups[event.group]
-                end = committed[event.rows].astype(np.int64) - (group.window or 1) + 1
-                far = event.evicted_len > np.maximum(end, 0) // group.page_size * group.page_size
-                return "window-cursor" if far.any() else None
-            case _:
-                pass
-        return None
-
-    return Injection(later=later)
-
-
-@FAULTS.at(
-    "publish-lost",
-    _STREAM,
-    ("allocated-covers-pages", "page-double-free", "evicted-while-locked", "index-agrees"),
-    Protected,
-    when=_LATER,
-)
-def _publish_lost(spot: Spot) -> Injection | None:
-    """A publish is never told: its pages are hit, or evicted, and were never in the cache."""
-    event = spot.event
-    if spot.layout.window_groups or event.rebinds.size:
-        return None
-    row = event.row
-    low = int(spot.ledger.rows.protected[row]) // spot.base.page_size
-    generation = int(spot.ledger.rows.generation[row])
-    table = spot.ledger.pages_of(row, spot.base.idx)
-    pages = set(table[low : low + len(event.keys[spot.layout.base])].tolist())
-
-    def later(ledger: Ledger, other: Event) -> str | None:
-        base = ledger.layout.base
-        state = ledger.spaces[ledger.layout.groups[base].space_idx].state
-        match other:
-            case Admitted() | Resumed():
-                missed = pages & set(other.pages[base].tolist())
-                return "allocated-covers-pages" if missed else None
-            case Evicted():
-                missed = pages & set(other.pages[base].tolist())
-                free = any(state[page] == PageState.FREE for page in missed)
-                return ("page-double-free" if free else "evicted-while-locked") if missed else None
-            case Protected():
-                # The row itself goes on from what it has not published: its keys are too few, and
-                # its rebinds stand at other entries.
-                again = other.row == row and ledger.rows.generation[row] == generation
-                missed = pages & set(other.rebinds[:, 3].tolist())
-                if missed or (again and other.rebinds.size):
-                    return "allocated-covers-pages"
-                return "index-agrees" if again else None
-            case _:
-                return None
-
-    return Injection(later=later)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.config import GroupLayout
-from kvlife.events import PageLists, Pinned
+from kvlife.events import PageLists, Pinned, Retracted
 from kvlife.events.arrays import I32, ints
 from kvlife.ledger import Ledger, PageSpace, PageState, RowState, derive
 from kvlife.ledger.spans import indices
@@ -162,3 +162,9 @@ def changed(
     other[idx] = value
     other.setflags(write=False)
     return other
+
+
+def unlike_backup(ledger: Ledger, event: Retracted) -> bool:
+    """Whether a retraction takes more or fewer host pages than the row has pages to keep."""
+    saved = derive(ledger, event).saved
+    return saved is not None and saved.host_pages.size != saved.pages.size

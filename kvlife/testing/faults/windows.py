@@ -116,6 +116,9 @@ def _window_page_of_another_row(spot: Spot) -> Injection | None:
 def _hit_without_its_window(spot: Spot) -> Injection | None:
     """A hit leaves out the first page of its window."""
     event = spot.event
+    if isinstance(event, Resumed) and event.restored_len > event.prefix_len:
+        # A backup may begin later than the prefix ends.
+        return None
     for group in spot.layout.window_groups:
         idx = group.window_idx or 0
         cursor = event.evicted_len[idx]
