@@ -140,12 +140,13 @@ def numbers(array: npt.ArrayLike) -> str:
 def _difference(
     name: str, left: object, right: object, rows: npt.NDArray[np.int32] | None
 ) -> FieldDifference | None:
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return _difference(name, _as_array(left), _as_array(right), rows)
     if not (isinstance(left, np.ndarray) and isinstance(right, np.ndarray)):
-        if not isinstance(left, np.ndarray | tuple) and left == right:
+        several = isinstance(left, np.ndarray | tuple) or isinstance(right, np.ndarray | tuple)
+        if not several and left == right:
             return None
-        if isinstance(left, tuple) and isinstance(right, tuple):
-            return _difference(name, _as_array(left), _as_array(right), rows)
-        return FieldDifference(name, _text(left) or "none", _text(right) or "none")
+        return FieldDifference(name, _side(left), _side(right))
     if left.shape == right.shape and bool((left == right).all()):
         return None
     num = min(len(left), len(right))
@@ -161,6 +162,10 @@ def _difference(
     elif places.size > 1:
         where += f" and {places.size - 1} more"
     return FieldDifference(where, told[0], told[1])
+
+
+def _side(value: object) -> str:
+    return "none" if value is None else _text(value) or "empty"
 
 
 def _as_array(values: tuple[object, ...]) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ import pytest
 import recorded_runs as made
 
 from kvlife import LogWriter, PoolConfig
-from kvlife.events import BY_CODE, Allocated, Marked, StepDispatched
+from kvlife.events import BY_CODE, Allocated, Marked, Retracted, StepDispatched
 from kvlife.log import RunHeader, open_run
 from kvlife.replay.cli import main
 
@@ -195,6 +195,21 @@ def test_what_is_ignored_is_no_difference(tmp_path, capsys, ignored):
     assert status == 1
     status, seen = compared(capsys, tmp_path / "a", tmp_path / "b", "--ignore", ignored)
     assert (status, seen["num_same"]) == (0, 8 if ignored == "Marked" else 9)
+
+
+@pytest.mark.parametrize(
+    ("backup", "told"), [([], "empty"), ([1], "1"), ([1, 2], "1-2")], ids=["empty", "one", "two"]
+)
+def test_pages_on_one_side_alone_are_a_difference(tmp_path, capsys, backup, told):
+    """A field that is an array in one log and nothing in the other: here, a retraction's backup."""
+    config = attrs.evolve(made.CONFIG, host_pages=8)
+    pages = (made.ints(1, 2),)
+    for name, kept in (("a", None), ("b", made.ints(*backup))):
+        facts = [*LIVES[0][:3], Retracted("r0", 1, kept, pages)]
+        write(tmp_path / name, [facts], header=RunHeader(config=config))
+    status, seen = compared(capsys, tmp_path / "a", tmp_path / "b")
+    assert (status, seen["first"]["left_seqs"]) == (1, [3, 4])
+    assert seen["fields"] == [{"field": "backup", "left": "none", "right": told}]
 
 
 def test_a_kind_that_only_one_log_has_can_be_ignored(tmp_path, capsys):
