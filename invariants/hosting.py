@@ -142,13 +142,13 @@ def lost_on_host(ledger: Ledger) -> Evidence | None:
     if host is None:
         return None
     used = (host.state == PageState.PRIVATE) | (host.refs > 0) | (host.pins > 0)
-    lost = np.flatnonzero(used & (_named(ledger, host) == 0))
+    lost = np.flatnonzero(used & (times_named(ledger, host) == 0))
     if not lost.size:
         return None
     return host_evidence(ledger, lost, why="host pages are held by nobody")
 
 
-def _named(ledger: Ledger, host: PageSpace) -> I64:
+def times_named(ledger: Ledger, host: PageSpace) -> I64:
     """How many waiting requests name each host page."""
     counts = np.zeros(host.num_pages, np.int64)
     for waiting in ledger.waiting.values():
@@ -162,7 +162,7 @@ def audit_refs(census: Census) -> Evidence | None:
     ledger, host = census.ledger, census.ledger.host
     if host is None:
         return None
-    named = _named(ledger, host)
+    named = times_named(ledger, host)
     # Page 0 is nobody's: reserved-untouched says so.
     named[0] = host.refs[0]
     bad = np.flatnonzero((host.refs != named) | (host.pins != 0))
@@ -177,7 +177,7 @@ def audit_reserved(census: Census) -> Evidence | None:
     ledger, host = census.ledger, census.ledger.host
     if host is None:
         return None
-    touched = bool(host.refs[0] or host.pins[0] or host.key[0] or _named(ledger, host)[0])
+    touched = bool(host.refs[0] or host.pins[0] or host.key[0] or times_named(ledger, host)[0])
     if host.state[0] != PageState.RESERVED or touched:
         return host_evidence(ledger, [0])
     stray = np.flatnonzero(host.state[1:] == PageState.RESERVED) + 1
@@ -189,7 +189,7 @@ def audit_aliased(census: Census) -> Evidence | None:
     ledger, host = census.ledger, census.ledger.host
     if host is None:
         return None
-    bad = np.flatnonzero((host.state == PageState.PRIVATE) & (_named(ledger, host) > 1))
+    bad = np.flatnonzero((host.state == PageState.PRIVATE) & (times_named(ledger, host) > 1))
     return host_evidence(ledger, bad, why="two backups share it") if bad.size else None
 
 
@@ -198,7 +198,7 @@ def audit_use_after_free(census: Census) -> Evidence | None:
     ledger, host = census.ledger, census.ledger.host
     if host is None:
         return None
-    bad = np.flatnonzero((host.state == PageState.FREE) & (_named(ledger, host) > 0))
+    bad = np.flatnonzero((host.state == PageState.FREE) & (times_named(ledger, host) > 0))
     return host_evidence(ledger, bad, why="a backup names a FREE host page") if bad.size else None
 
 

@@ -231,6 +231,15 @@ def _count(name: str, doc: str, count: Callable[[PageSpace], int]) -> Metric:
     return Metric(name=name, doc=doc, bind=_of_spaces(count), optional=_SPACE)
 
 
+def _host(name: str, doc: str, count: Callable[[PageSpace], int]) -> Metric:
+    def bind(layout: Layout, _arguments: Arguments) -> Read:
+        if not layout.host_pages:
+            raise ConfigError("the pools of this log have no pages of the host")
+        return lambda ledger: None if ledger.host is None else count(ledger.host)
+
+    return Metric(name=name, doc=doc, bind=bind)
+
+
 def _page(name: str, doc: str, read: Callable[[PageSpace, int], int]) -> Metric:
     return Metric(name=name, doc=doc, bind=_of_page(read), one_of=("page",), optional=_SPACE)
 
@@ -265,6 +274,8 @@ _ALL = (
         "pages with more than one ref",
         lambda space: int(np.count_nonzero(space.refs > 1)),
     ),
+    _host("host_pages", "pages of the host, page 0 included", lambda host: host.num_pages),
+    _host("free_host_pages", "pages in the host's free list", lambda host: host.free.num_free),
     Metric(
         name="state",
         doc="the state of a page, row, request or session",

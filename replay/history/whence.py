@@ -70,6 +70,24 @@ def bindings(run: LogRun, latest: Mapping[str, int]) -> dict[str, Recorded]:
     return found
 
 
+def next_naming(run: LogRun, rid: str, start: int, stop: int) -> Recorded | None:
+    """The first event of [start, stop) that names a request; None where none is found."""
+    left = MAX_READ
+    for first, end, names in stretches_between(run, start, stop):
+        if names is not None and not names.names_request(rid):
+            continue
+        left -= end - first
+        if left < 0:
+            return None
+        try:
+            for item in run.events(max(first, start), end):
+                if getattr(item.event, "rid", None) == rid:
+                    return item
+        except LogError:
+            return None  # what follows may not be the next
+    return None
+
+
 @attrs.frozen(kw_only=True)
 class Naming:
     """Where a log names somebody: the first and last seq, None where it was not found.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from kvlife.config import GroupLayout, SpaceLayout
 from kvlife.invariants.census import Census
 from kvlife.ledger import Ledger, PageState, RowState
+from kvlife.replay.holding.hosted import HostCount
 from kvlife.replay.holding.lost import Lost
 
 I64 = npt.NDArray[np.int64]
@@ -120,6 +121,12 @@ class Holdings:
         layout = self.ledger.layout
         for space in layout.spaces:
             yield space, [group for group in layout.groups if group.space_idx == space.idx]
+
+    @cached_property
+    def host(self) -> HostCount | None:
+        """The host's pages by what they are; None without a host space."""
+        hosted, lost = self.lost.hosted, self.lost.host_mask
+        return None if hosted is None or lost is None else hosted.count(lost)
 
     def kinds(self, group_idx: int) -> dict[str, PageCount]:
         """The pages of a group by kind; FREE ones are the space's, whoever takes them."""

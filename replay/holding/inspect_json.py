@@ -28,6 +28,7 @@ def state_json(view: View, holdings: Holdings, sort: str) -> dict[str, object]:
             for space in ledger.layout.spaces
         },
         "kinds": list(KINDS),
+        "host_pages": host_json(holdings),
         "rows": [row_json(view, holdings, place) for place in holdings.order(sort).tolist()],
         "rows_free": int(np.count_nonzero(ledger.rows.state == RowState.FREE)),
         "sessions": {name: attrs.asdict(held) for name, held in ledger.sessions.items()},
@@ -48,6 +49,11 @@ def state_json(view: View, holdings: Holdings, sort: str) -> dict[str, object]:
         "lost_pages": holdings.lost.num_pages,
         "lost_holders": len(holdings.lost.holders),
     }
+
+
+def host_json(holdings: Holdings) -> dict[str, int] | None:
+    """The host's pages by what they are, page 0 left out; None without a host space."""
+    return None if holdings.host is None else attrs.asdict(holdings.host)
 
 
 def view_json(view: View) -> dict[str, object]:

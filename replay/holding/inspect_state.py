@@ -23,6 +23,7 @@ from kvlife.replay.holding.holdings import (
     Holdings,
     PageCount,
 )
+from kvlife.replay.holding.hosted import HOST
 from kvlife.replay.output.columns import (
     Line,
     Signs,
@@ -121,6 +122,11 @@ def _page_lines(view: View, holdings: Holdings, signs: Signs) -> Iterator[Line]:
             # What is FREE is nobody's: any of these groups may take it.
             cells.append((f"  {group.name}", "", "", *_page_cells(kinds)[1:]))
             bars.append(_page_bar(kinds, total, signs))
+    if holdings.host is not None:
+        host = holdings.host
+        numbers = (f"{num:,}" for num in (host.pages, host.free, 0, 0, host.kept, host.lost))
+        cells.append((HOST, *numbers))
+        bars.append(share_bar(((signs.committed, host.kept + host.lost),), host.pages, BAR))
     for number, (line, bar) in enumerate(zip(aligned(cells, "lrrrrrr"), bars, strict=True)):
         yield "" if number else "dim", f"{line}  {bar}".rstrip()
     yield (

@@ -17,6 +17,7 @@ from kvlife.replay.history.refused import Refused, objection, refused_event
 from kvlife.replay.history.view import View
 from kvlife.replay.history.whence import bindings, events_at
 from kvlife.replay.holding.holdings import Holdings
+from kvlife.replay.holding.hosted import HOST, host_story
 from kvlife.replay.holding.losing import Story, Teller, Wanted
 from kvlife.replay.holding.lost import LostPages
 from kvlife.replay.output.columns import counted
@@ -45,9 +46,9 @@ class Holder:
 
 @attrs.frozen(kw_only=True)
 class Lot:
-    """Lost pages of a space that have the same thing wrong, the same last event and story."""
+    """Lost pages of a space (None: the host's) that share what is wrong, last event and story."""
 
-    space: str
+    space: str | None
     pages: tuple[int, ...]
     why: str
     last_seq: int
@@ -100,15 +101,16 @@ class Leaks:
 
     @cached_property
     def num_holders(self) -> int:
-        """How many rows, pins and steps hold something."""
+        """How many rows, pins, steps and backups hold something."""
         ledger = self.view.ledger
-        return self.holdings.rows.size + len(ledger.pins) + len(ledger.steps)
+        books = len(ledger.pins) + len(ledger.steps) + len(self._backups())
+        return self.holdings.rows.size + books
 
     @cached_property
     def holders(self) -> list[Holder]:
         """The oldest ones, as far as the columns say; of these the log knows the rest."""
         ledger = self.view.ledger
-        held = [*self._rows(), *self._pins(), *self._steps()]
+        held = [*self._rows(), *self._pins(), *self._steps(), *self._backups()]
         held = sorted(held, key=lambda holder: holder.since_seq)[: self.limit]
         rids = {
             str(ledger.rows.rid[holder.row]): holder.since_seq
@@ -184,6 +186,23 @@ class Leaks:
             for step, opened in self.view.ledger.steps.items()
         ]
 
+    def _backups(self) -> list[Holder]:
+        """Requests that wait, and have pages of the host."""
+        return [
+            Holder(
+                what=f"request {rid}",
+                kind=f"waits, pages of {HOST}",
+                row=None,
+                pages=left.backup.size,
+                alone=left.backup.size,
+                since_seq=left.seq,
+                exact=True,
+                item=None,
+            )
+            for rid, left in self.view.ledger.waiting.items()
+            if left.backup is not None and left.backup.size
+        ]
+
     def _dated(self, holder: Holder, bound: dict[str, Recorded], at: dict[int, Recorded]) -> Holder:
         """The holder with the event since when it holds."""
         rid = None if holder.row is None else self.view.ledger.rows.rid[holder.row]
@@ -211,23 +230,29 @@ class Leaks:
                 unheld=self._is_unheld(found.space_idx, pages[0]),
             )
             for found, pages, last_seq in lots[: self.limit]
+            if found.space_idx is not None
         ]
         teller = Teller(self.view.timeline, self.view.ledger.next_seq, advance)
-        layout = self.view.ledger.layout
+        stories = iter(teller.tell(wanted))
+        run, stop, spaces = self.view.run, self.view.ledger.next_seq, self.view.ledger.layout.spaces
         self.lots = [
             Lot(
-                space=layout.spaces[found.space_idx].name,
+                space=None if found.space_idx is None else spaces[found.space_idx].name,
                 pages=tuple(pages),
                 why=found.why,
                 last_seq=last_seq,
-                story=story,
+                story=host_story(run, pages[0], last_seq, stop)
+                if found.space_idx is None
+                else next(stories),
             )
-            for (found, pages, last_seq), story in zip(lots, teller.tell(wanted), strict=False)
+            for found, pages, last_seq in lots[: self.limit]
         ]
 
     def _lots_of(self, found: LostPages) -> list[tuple[LostPages, list[int], int]]:
         """Pages that were touched last by the same event very likely share their story."""
-        space = self.view.ledger.spaces[found.space_idx]
+        host, spaces = self.view.ledger.host, self.view.ledger.spaces
+        space = host if found.space_idx is None else spaces[found.space_idx]
+        assert space is not None  # what is lost there was found in it
         stamps = space.last_event[found.pages]
         order = np.argsort(stamps, kind="stable")
         starts = np.flatnonzero(np.diff(stamps[order].astype(np.int64), prepend=-1))

@@ -11,7 +11,8 @@ from kvlife.replay.history.evidence import pages_named
 from kvlife.replay.history.next_commands import next_commands
 from kvlife.replay.history.view import View
 from kvlife.replay.holding.holdings import EVICTABLE, FREE, KINDS, LOST, PageCount
-from kvlife.replay.holding.inspect_json import view_json
+from kvlife.replay.holding.hosted import HOST, HostCount
+from kvlife.replay.holding.inspect_json import host_json, view_json
 from kvlife.replay.holding.leaks import Holder, Leaks, Lot
 from kvlife.replay.output.columns import Line, aligned, counted, duration, noted, ranges
 from kvlife.replay.output.event_json import item_json
@@ -47,6 +48,8 @@ def leaks_lines(view: View, leaks: Leaks) -> Iterator[Line]:
         else:
             shares = {group.name: leaks.holdings.kinds(group.idx) for group in groups}
             yield from _kind_lines(space.name, total, whole, shares)
+    if leaks.holdings.host is not None:
+        yield from _host_lines(leaks.holdings.host)
     yield from _refused_lines(view, leaks)
     yield from _idle_lines(view, leaks)
     yield from _holder_lines(view, leaks)
@@ -69,6 +72,18 @@ def _kind_lines(name: str, total: int, kinds: Kinds, shares: Mapping[str, Kinds]
     for line, kind in zip(aligned(cells, "lrrrl"), ("", *kinds), strict=True):
         lost = kind == LOST and kinds[LOST].pages > 0
         yield "bold red" if lost else ("" if kind else "dim"), line
+
+
+def _host_lines(count: HostCount) -> Iterator[Line]:
+    cells = [
+        (f"pages of {HOST}", f"{count.pages:,}", ""),
+        ("  free", f"{count.free:,}", ""),
+        ("  kept", f"{count.kept:,}", "backups of requests that wait"),
+        (f"  {LOST}", f"{count.lost:,}", _MEANS[LOST]),
+    ]
+    yield "", ""
+    styles = ("dim", "", "", "bold red" if count.lost else "")
+    yield from zip(styles, aligned(cells, "lrl"), strict=True)
 
 
 def _refused_lines(view: View, leaks: Leaks) -> Iterator[Line]:
@@ -166,7 +181,7 @@ def _lost_lines(view: View, leaks: Leaks) -> Iterator[Line]:
 
 def _lot_lines(view: View, lot: Lot) -> Iterator[Line]:
     pages = _named_pages(sorted(lot.pages))
-    yield from noted("red", "  ", f"{pages} of {lot.space}: {lot.why}")
+    yield from noted("red", "  ", f"{pages} of {lot.space or HOST}: {lot.why}")
     story = lot.story
     if story.lost is not None:
         had = " and ".join(map(printable, story.holders)) or "nobody"
@@ -206,6 +221,7 @@ def leaks_json(view: View, leaks: Leaks) -> dict[str, object]:
             for space in view.ledger.layout.spaces
         },
         "kinds": list(KINDS),
+        "host_pages": host_json(leaks.holdings),
         "refused": _refused_json(leaks),
         "idle": leaks.idle,
         "idle_mark": view.idle_mark,

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvlife.invariants.census import Census
-from kvlife.ledger import Ledger, PageState, RowState
+from kvlife.ledger import Ledger, PageSpace, PageState, RowState
+from kvlife.replay.holding.hosted import Hosted
 from kvlife.replay.output.columns import counted
 
 Bools = npt.NDArray[np.bool_]
@@ -22,9 +23,9 @@ Index = npt.NDArray[np.intp]
 
 @attrs.frozen(eq=False)
 class LostPages:
-    """Pages of a space that are wrong in one way, `why` in words."""
+    """Pages of a space (None: the host's) that are wrong in one way, `why` in words."""
 
-    space_idx: int
+    space_idx: int | None
     pages: Index
     why: str
 
@@ -53,7 +54,7 @@ class Lost:
     @property
     def num_pages(self) -> int:
         """How many pages are lost."""
-        return sum(int(np.count_nonzero(mask)) for mask in self.masks)
+        return sum(found.pages.size for found in self.pages)
 
     @property
     def anything(self) -> bool:
@@ -63,23 +64,38 @@ class Lost:
     @cached_property
     def masks(self) -> tuple[Bools, ...]:
         """Per page space, which pages are lost."""
-        masks = tuple(np.zeros(space.num_pages, np.bool_) for space in self.ledger.spaces)
+        return tuple(
+            self._mask(space_idx, space) for space_idx, space in enumerate(self.ledger.spaces)
+        )
+
+    @cached_property
+    def host_mask(self) -> Bools | None:
+        """Which pages of the host are lost; None without a host space."""
+        host = self.ledger.host
+        return None if host is None else self._mask(None, host)
+
+    def _mask(self, space_idx: int | None, space: PageSpace) -> Bools:
+        mask = np.zeros(space.num_pages, np.bool_)
         for found in self.pages:
-            masks[found.space_idx][found.pages] = True
-        return masks
+            if found.space_idx == space_idx:
+                mask[found.pages] = True
+        return mask
 
     @cached_property
     def pages(self) -> tuple[LostPages, ...]:
         """The pages that are lost, by what is wrong with them."""
-        found = []
-        for space_idx, space in enumerate(self.ledger.spaces):
-            seen = np.zeros(space.num_pages, np.bool_)
-            for why, wrong in self._wrong_pages(space_idx):
-                pages = np.flatnonzero(wrong & ~seen)
-                seen |= wrong
-                if pages.size:
-                    found.append(LostPages(space_idx, pages, why))
+        found: list[LostPages] = []
+        for space_idx in range(len(self.ledger.spaces)):
+            found += _each_once(space_idx, self._wrong_pages(space_idx))
+        if self.hosted is not None:
+            found += _each_once(None, self.hosted.wrong_pages())
         return tuple(found)
+
+    @cached_property
+    def hosted(self) -> Hosted | None:
+        """The host's pages; None without a host space."""
+        host = self.ledger.host
+        return None if host is None else Hosted(self.ledger, host)
 
     def _wrong_pages(self, space_idx: int) -> Iterator[tuple[str, Bools]]:
         space = self.ledger.spaces[space_idx]
@@ -222,3 +238,13 @@ class Lost:
             pin = self.ledger.pins[pin_id]
             why = f"its owner, request {pin.owner}, is gone"
             yield LostHolder(what=f"pin {pin_id}", why=why, seq=pin.seq)
+
+
+def _each_once(space_idx: int | None, wrong: Iterator[tuple[str, Bools]]) -> Iterator[LostPages]:
+    """Each page under the first thing that is wrong with it."""
+    seen: Bools | None = None
+    for why, mask in wrong:
+        pages = np.flatnonzero(mask if seen is None else mask & ~seen)
+        seen = mask if seen is None else seen | mask
+        if pages.size:
+            yield LostPages(space_idx, pages, why)

@@ -88,6 +88,7 @@ def test_every_metric_has_a_value(ledger):
         max_requests=2,
         max_context_len=32,
         groups=(CacheGroup("full"), CacheGroup("swa", window=8)),
+        host_pages=8,
     )
     ledger = Observer(config, clock=lambda: 0).ledger
     for metric in METRICS.values():
