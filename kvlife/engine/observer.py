@@ -289,7 +289,10 @@ class Observer:
             self._fail_pools(error)
             raise
         if notes:
+            # The prefix index follows the group that was just folded when its command is done.
+            due, self._index_due = self._index_due, False
             self._record(notes)
+            self._index_due |= due
 
     def _apply_to_pools(self, event: Event, change: Change, seq: int) -> None:
         assert self._pools is not None  # the caller looked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ class _Accused:
 def changed(ledger: Ledger, entries: Sequence[Violation], looks: Sequence[Look]) -> DeviceFinding:
     """The finding for what one event showed of one group's pages."""
     group = ledger.layout.groups[entries[0].group]
-    accused = list(_accused(entries, looks))[:MAX_NAMED]
+    accused = list(itertools.islice(_accused(entries, looks), MAX_NAMED))
     pages = list(dict.fromkeys(entry.page for entry in entries))
     rows: dict[int, str] = {}
     for each in accused:

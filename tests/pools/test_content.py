@@ -1,9 +1,19 @@
 """Content checks: digests are taken and held to; each fault is found at the event it meets."""
 
+import numpy as np
 import pytest
-from content_runs import LAYOUT, SLIDING, Run, checking_pools, digest_of, events_of, observer
+from content_runs import (
+    LAYOUT,
+    SLIDING,
+    Run,
+    Tape,
+    checking_pools,
+    digest_of,
+    events_of,
+    observer,
+)
 
-from kvlife import Checker, InvariantViolation
+from kvlife import Checker, InvariantViolation, KvEngine
 from kvlife.errors import ConfigError
 from kvlife.events import (
     Admitted,
@@ -17,9 +27,10 @@ from kvlife.events import (
     RolledBack,
     SessionClosed,
 )
-from kvlife.pools import DevicePools
+from kvlife.pools import DevicePools, Pools
 
 TOKENS = list(range(100, 118))
+NONE = np.empty(0, np.int32)
 
 
 def found_once(run, seq, page, group="full"):
@@ -345,3 +356,37 @@ def test_digests_of_pages_do_not_depend_on_the_order_in_memory():
         run.admitted("r1", TOKENS)
         told.append([digest_of(run.pools.buffers(), page) for page in run.pages("r1")])
     assert told[0] == told[1]
+
+
+class Noting(Pools):
+    """Pools that have a note behind each group of events."""
+
+    def __init__(self):
+        self.due = False
+
+    def apply(self, event, _change, _seq):
+        self.due = not isinstance(event, Digested)
+
+    def notes(self, *, wait=False):
+        due, self.due = self.due, False
+        return [Digested(0, NONE, np.empty(0, np.uint64))] if due else []
+
+
+def test_notes_are_recorded_before_the_command_is_done():
+    """Behind its events, and the prefix index, which follows later, is not yet asked then."""
+    tape = Tape()
+    engine = KvEngine(Run().engine.config, pools=Noting(), log=tape, checker=Checker(audit_every=1))
+    for rid in ("r1", "r2"):
+        engine.admit(rid, TOKENS)
+        engine.allocate([rid], [len(TOKENS)])
+        engine.commit([rid], [len(TOKENS)])
+        engine.protect(rid, TOKENS)
+    engine.evict(2)
+    engine.abort("r1")
+    engine.finish("r2", TOKENS)
+    engine.evict(2)
+    engine.close()
+    kinds = [type(event) for event in tape.events]
+    assert kinds[1::2] == [Digested] * (len(kinds) // 2)
+    assert Digested not in kinds[::2]
+    assert {Protected, Evicted, Released} <= set(kinds[::2])
