@@ -31,6 +31,8 @@ from kvlife.sizing.geometry import (
     SparseIndexed,
 )
 from kvlife.sizing.parallel import Parallel
+from kvlife.sizing.pools import build_pools
+from kvlife.sizing.ranks import plan_pipeline
 from kvlife.sizing.reading.quantization import checkpoint_quantization
 from kvlife.sizing.resize import PostCaptureKVResize, ResizeCall, compute_post_capture_kv_resize
 from kvlife.sizing.result import KVCacheConfigResult
@@ -75,12 +77,14 @@ __all__ = [
     "SparseIndexed",
     "StateSizing",
     "Table",
+    "build_pools",
     "checkpoint_quantization",
     "compute_post_capture_kv_resize",
     "configure_kv_cache_dtype",
     "demand_pages",
     "group_bytes",
     "parse_bytes",
+    "plan_pipeline",
     "refuse_unservable",
     "size_text",
 ]

@@ -3,6 +3,9 @@
 A *paged pool* is what one page table of the engine pages: the full-attention group with all that
 lives as long as it does (compressed entries, index keys), or one window group. Its page of
 `page_size` tokens holds an entry for every token, or for every `tokens_per_entry`.
+
+Tensors lie in planes, one behind the other, each from a multiple of 256 bytes on: values first, and
+behind them their scales. The two parts of a latent share a plane.
 """
 
 from __future__ import annotations
@@ -14,10 +17,11 @@ import attrs
 
 from kvlife.config import MAX_LEN, MAX_PAGES
 from kvlife.errors import ConfigError
-from kvlife.sizing.cells import CellPart, GroupBytes
+from kvlife.sizing.cells import Cell, CellPart, GroupBytes
 
-# Each section of a pool starts at a multiple of this, so that it can be read in the widest words.
-SECTION_ALIGN = 256
+# Each plane of a pool starts at a multiple of this, so that it can be read in the widest words.
+PLANE_ALIGN = 256
+VALUES, SCALES = "values", "scales"
 
 
 @attrs.frozen(kw_only=True)
@@ -35,8 +39,8 @@ class Buffer:
 
 
 def aligned(num_bytes: int) -> int:
-    """The bytes up to where the next section starts."""
-    return -(-num_bytes // SECTION_ALIGN) * SECTION_ALIGN
+    """The bytes up to where the next plane starts."""
+    return -(-num_bytes // PLANE_ALIGN) * PLANE_ALIGN
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +48,7 @@ class _Section:
     """One tensor of a pool, before it is known how many pages it has."""
 
     name: str
+    plane: tuple[str, ...]
     num_layers: int
     entries: int
     part: CellPart
@@ -99,21 +104,33 @@ class PagedPool:
 
     def num_bytes(self, num_pages: int) -> int:
         """Bytes of the buffers of so many pages, the reserved page 0 among them."""
-        *others, last = [num_pages * section.page_bytes for section in self._sections()] or [0]
-        return sum(map(aligned, others)) + last
+        planes = [num_pages * sum(part.page_bytes for part in plane) for plane in self._planes()]
+        return sum(map(aligned, planes[:-1])) + sum(planes[-1:])
 
     def buffers(self, num_pages: int) -> list[Buffer]:
         """The tensors of so many pages, one behind the other."""
-        found = [section.buffer(self.name, num_pages) for section in self._sections()]
-        padded = [
-            attrs.evolve(buffer, num_bytes=aligned(buffer.num_bytes)) for buffer in found[:-1]
-        ]
-        return padded + found[-1:]
+        planes = self._planes()
+        found = []
+        for plane in planes:
+            made = [section.buffer(self.name, num_pages) for section in plane]
+            size = sum(buffer.num_bytes for buffer in made)
+            if plane is not planes[-1]:
+                padded = made[-1].num_bytes + aligned(size) - size
+                made[-1] = attrs.evolve(made[-1], num_bytes=padded)
+            found += made
+        return found
+
+    def _planes(self) -> list[list[_Section]]:
+        planes: dict[tuple[str, ...], list[_Section]] = {}
+        for section in self._sections():
+            planes.setdefault(section.plane, []).append(section)
+        return sorted(planes.values(), key=lambda plane: plane[0].plane[-1] == SCALES)
 
     def _sections(self) -> list[_Section]:
         return [
             _Section(
                 name=f"{group.name}.{cell.kind}.{part.name}",
+                plane=(group.name, cell.kind, *_plane_of(part.name)),
                 num_layers=cell.num_layers,
                 entries=self.page_size // group.tokens_per_entry,
                 part=part,
@@ -124,8 +141,15 @@ class PagedPool:
         ]
 
 
+def _plane_of(part: str) -> tuple[str, str]:
+    """The plane of a part, and what it holds; the rotary part of a latent lies beside it."""
+    values = part.removesuffix("_scale")
+    return "latent" if values == "rope" else values, VALUES if values == part else SCALES
+
+
 def paged_pools(groups: Sequence[GroupBytes], page_size: int) -> tuple[PagedPool, ...]:
     """The paged pools of a rank's groups: what lives as long as full attention first."""
+    groups = [_with_like_layers_together(group) for group in groups]
     lasting = tuple(group for group in groups if group.kind in ("full", "compressed"))
     windows = [group for group in groups if group.kind == "window"]
     pools = [PagedPool(name="full", window=None, page_size=page_size, groups=lasting)]
@@ -134,6 +158,16 @@ def paged_pools(groups: Sequence[GroupBytes], page_size: int) -> tuple[PagedPool
         for group in windows
     ]
     return tuple(pools if lasting else pools[1:])
+
+
+def _with_like_layers_together(group: GroupBytes) -> GroupBytes:
+    """The group with layers of the same parts in one cell: a draft's may be like the model's."""
+    found: dict[tuple[CellPart, ...], Cell] = {}
+    for cell in group.cells:
+        like = found.get(cell.parts)
+        more = 0 if like is None else like.num_layers
+        found[cell.parts] = attrs.evolve(like or cell, num_layers=cell.num_layers + more)
+    return attrs.evolve(group, cells=tuple(found.values()))
 
 
 def state_buffers(
