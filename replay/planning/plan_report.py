@@ -55,7 +55,7 @@ def _table(first: str, sides: str, rows: list[tuple[str, ...]]) -> Iterator[Line
 
 def _pool_rows(plan: KVCacheConfigResult) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
-        ("pool", "tokens", "pages", "bytes a token", "bytes", "no more, as it is bound by")
+        ("pool", "tokens", "pages", "bytes a token", "bytes", "bound by")
     ]
     rows += [
         (
