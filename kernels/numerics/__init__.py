@@ -1,5 +1,6 @@
 """The number formats of stored KV, and narrowing to them: in torch here, in Triton beside it."""
 
+from kvlife.kernels.numerics.bounds import error_bound
 from kvlife.kernels.numerics.formats import (
     BF16,
     E2M1,
@@ -33,6 +34,7 @@ __all__ = [
     "FloatFormat",
     "StorageFormat",
     "dequantise",
+    "error_bound",
     "narrow",
     "narrow_to",
     "quantise",
