@@ -31,8 +31,9 @@ class Specimen:
     function under `triton.jit`. `signature` maps each argument that is not constexpr to Triton's
     name of its type (`*i32`, `*u8`, `i32`, `i64`, `fp32`, ...), `constexprs` the others to their
     values. `aligned` names the arguments that are multiples of 16 (pointers and sizes), as a launch
-    finds out by itself; `fp_fusion` lets multiply and add fuse, as it does. `widest` is the access in bytes that the machine code must show at least,
-    in each of its `ways` (a digest only loads, a fill only stores), or None.
+    finds out by itself; `fp_fusion` lets multiply and add fuse, as it does. `widest` is the access
+    in bytes that the machine code must show at least, in each of its `ways` (a digest only loads, a
+    fill only stores), or None.
     """
 
     name: str

@@ -35,9 +35,9 @@ def flaws_of(specimen: Specimen, compiled: Compiled) -> list[str]:
     if compiled.local_bytes:
         flaws.append(f"{compiled.local_bytes} bytes of local memory")
     widths = {"load": compiled.widest_load, "store": compiled.widest_store}
-    narrowest = min(widths[way] for way in specimen.ways)
-    if specimen.widest is not None and narrowest < specimen.widest:
-        flaws.append(f"no {' and '.join(specimen.ways)} of {specimen.widest} bytes")
+    for way in specimen.ways:
+        if specimen.widest is not None and widths[way] < specimen.widest:
+            flaws.append(f"no {way} of {specimen.widest} bytes")
     return flaws
 
 

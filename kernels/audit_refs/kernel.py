@@ -11,7 +11,7 @@ from kvlife.kernels.page_moves_kernel import CACHED, FREE, OUTSIDE, PRIVATE, QUA
 from kvlife.kernels.violations import ViolationCode, Violations
 from kvlife.kernels.violations_kernel import report
 
-BLOCK = 1024
+BLOCK = 512
 PAGE_MISSING = tl.constexpr(int(ViolationCode.PAGE_MISSING))
 PAGE_UNASKED = tl.constexpr(int(ViolationCode.PAGE_UNASKED))
 REF_TO_FREE = tl.constexpr(int(ViolationCode.REF_TO_FREE))

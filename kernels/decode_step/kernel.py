@@ -12,7 +12,7 @@ from kvlife.kernels.violations import ViolationCode
 from kvlife.kernels.violations_kernel import report
 
 # Few rows a program, so that a batch of a thousand spreads over many multiprocessors.
-BLOCK = 64
+BLOCK, NUM_WARPS = 64, 2
 PAGE_MISSING = tl.constexpr(int(ViolationCode.PAGE_MISSING))
 PAGE_UNASKED = tl.constexpr(int(ViolationCode.PAGE_UNASKED))
 LENGTH_DISAGREES = tl.constexpr(int(ViolationCode.LENGTH_DISAGREES))
@@ -112,5 +112,5 @@ def launch(arenas: Arenas, rows: Tensor, new_pages: Tensor, slots_out: Tensor, s
         *new_pages.stride(),
         *slots_out.stride(),
         BLOCK=BLOCK,
-        num_warps=2,
+        num_warps=NUM_WARPS,
     )

@@ -11,7 +11,7 @@ from kvlife.kernels.page_moves_kernel import entered, finding, is_inside, join, 
 from kvlife.kernels.violations import Findings, ViolationCode
 from kvlife.kernels.violations_kernel import report
 
-BLOCK = 1024
+BLOCK = 256
 NOT_REFERENCED = tl.constexpr(int(ViolationCode.NOT_REFERENCED))
 
 

@@ -48,11 +48,7 @@ def slots_of_kernel(
     position = tl.load(low + first * low_stride, mask=live, other=0) + (lane - begin)
     stop = tl.load(high + first * high_stride, mask=live, other=0)
     found = slots_at(table, num_rows, width, page_size, row, position, live & (position < stop))
-    # Without a mask the slots of a whole block leave in stores of 16 bytes.
-    if tl.program_id(0) * BLOCK + BLOCK <= total:
-        tl.store(slots + lane, found)
-    else:
-        tl.store(slots + lane, found, mask=live)
+    tl.store(slots + lane, found, mask=live)
 
 
 def launch(

@@ -8,8 +8,8 @@ from kvlife.kernels import PageState, TableGroup, Violations, describe
 
 
 def int32(values):
-    """An int32 tensor of anything numpy takes."""
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))
+    """An int32 tensor of anything numpy takes, in memory of its own."""
+    return torch.from_numpy(np.array(values, np.int32))
 
 
 def space_columns(rng, num_pages):

@@ -24,6 +24,6 @@ def test_each_pair_of_values_is_met(axes):
 
 
 def test_pairs_take_few_cases():
-    """Four axes of 4, 4, 3 and 2 values need 16 cases at least, of 96; a greedy choice comes near."""
+    """Axes of 4, 4, 3 and 2 values need 16 cases at least, of 96; a greedy choice comes near."""
     assert len(product_of(AXES)) == 96
     assert len(pairwise(AXES)) <= 20
