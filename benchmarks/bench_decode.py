@@ -40,7 +40,7 @@ class Loop:
         return slots
 
 
-def decoding_engine(num, log, checker):
+def decoding_engine(num, log, checker, pools=None):
     """An engine with `num` requests, their rows in shuffled order in the batch."""
     steps = (PAIRS + 3) * STEPS
     config = PoolConfig(
@@ -49,7 +49,7 @@ def decoding_engine(num, log, checker):
         max_requests=num,
         max_context_len=steps + 64,
     )
-    engine = KvEngine(config, log=log, checker=checker, key_seed=1)
+    engine = KvEngine(config, log=log, checker=checker, pools=pools, key_seed=1)
     rids = [f"r{idx}" for idx in range(num)]
     for idx, rid in enumerate(rids):
         tokens = np.arange(1 + idx % PAGE_SIZE, dtype=np.int32) + idx
@@ -60,9 +60,9 @@ def decoding_engine(num, log, checker):
     return engine, engine.batch(rids)
 
 
-def measure(num, log, checker):
+def measure(num, log, checker, pools=None):
     """Ratio of a decode step to the loop of as many objects."""
-    engine, batch = decoding_engine(num, log, checker)
+    engine, batch = decoding_engine(num, log, checker, pools)
     loop = Loop(num)
 
     def step():

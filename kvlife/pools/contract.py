@@ -58,6 +58,7 @@ class Pools(Protocol):
     def apply(self, event: Event, change: Change, seq: int) -> None:
         """Do on the device what the event says, after the ledger has applied it."""
 
+    # What the methods below are given is for those that override them.
     def slots(self, group: int, rows: I32, low: I32, high: I32) -> Slots | None:  # noqa: ARG002
         """Slots of positions [low, high) of each row in a group, in row order.
 
@@ -65,18 +66,18 @@ class Pools(Protocol):
         """
         return None
 
-    def last_slots(self, group: int, rows: I32) -> Slots | None:  # noqa: ARG002
+    def last_slots(self, group: int, rows: I32) -> Slots | None:  # noqa: ARG002 # for overriders
         """The slot of the last allocated position of each row in a group; None as in `slots`."""
         return None
 
     def audit(self) -> None:
         """Begin to hold the device's whole state against the ledger's; `drain` has the outcome."""
 
-    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:  # noqa: ARG002
+    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:  # noqa: ARG002 # for overriders
         """What was found since it was last asked, at most one step late; with `wait`, all of it."""
         return ()
 
-    def notes(self, *, wait: bool = False) -> Sequence[Event]:  # noqa: ARG002
+    def notes(self, *, wait: bool = False) -> Sequence[Event]:  # noqa: ARG002 # for overriders
         """Events that the pools want to stand in the log; the observer records them, each once.
 
         They stand behind the group of events that they are about, at most one step late; with
@@ -84,7 +85,7 @@ class Pools(Protocol):
         """
         return ()
 
-    def copy_done(self, pin_id: str) -> bool:  # noqa: ARG002
+    def copy_done(self, pin_id: str) -> bool:  # noqa: ARG002 # for overriders
         """Whether the copy under this pin of kind "copy" is complete.
 
         A retraction with a backup is recorded as `Pinned` (reads; one for each group that copies
