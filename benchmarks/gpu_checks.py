@@ -52,8 +52,8 @@ def check_all(device, sizes, seed, budget, operations, say):
 
 def difference_of(case, device):
     """What kernel and reference disagree about, in words; None where in nothing."""
-    expected = outcome(case, torch.device("cpu"), "torch")
     try:
+        expected = outcome(case, torch.device("cpu"), "torch")
         found = outcome(case, device, "triton")
     # Whatever goes wrong in one kernel is a finding about it, and the others are checked still.
     except Exception as error:  # noqa: BLE001
@@ -139,8 +139,8 @@ def poisoned():
     """Within it, memory that torch hands out is filled, so that what nobody wrote is seen."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.set_deterministic_debug_mode("warn")
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(False)
+            torch.set_deterministic_debug_mode("default")
