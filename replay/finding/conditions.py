@@ -96,7 +96,7 @@ def _function(text: str) -> Condition:
         found: object = importlib.import_module(module_name)
         for name in function_name.split("."):
             found = getattr(found, name)
-    except Exception as error:  # a module of the user's may raise anything
+    except (Exception, SystemExit) as error:  # a module of the user's may raise anything
         raise ConfigError(
             f"{text}: cannot be imported ({type(error).__name__}: {error}): name it as"
             " package.module:function, importable from here"
@@ -108,7 +108,7 @@ def _function(text: str) -> Condition:
     def holds(ledger: Ledger) -> bool:
         try:
             return bool(function(ledger))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, KvLifeError):
                 raise
             raise ConfigError(

@@ -178,6 +178,16 @@ def test_hostile_conditions_are_refused():
         assert "\x1b" not in str(caught.value)
 
 
+def test_a_function_that_ends_the_process_is_refused(tmp_path, monkeypatch, ledger):
+    """A script that exits where it is imported, or a function that does, is no answer of 0."""
+    (tmp_path / "script_that_exits.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be imported .SystemExit: 0."):
+        parse_condition("script_that_exits:full", ledger.layout)
+    with pytest.raises(ConfigError, match="failed on the state before seq 11: SystemExit"):
+        parse_condition("sys:exit", ledger.layout).holds(ledger)
+
+
 def test_a_function_of_the_current_folder_is_called(tmp_path, monkeypatch, ledger):
     """`module:function` is imported from where one is, and asked about the ledger."""
     (tmp_path / "questions_asked.py").write_text(
