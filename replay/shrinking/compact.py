@@ -36,6 +36,7 @@ def forms(events: Events, spare: int) -> Iterator[Callable[[Form], Form]]:
     """
     yield _with_rows
     yield partial(_with_pages, spare=spare)
+    yield partial(_with_host_pages, spare=spare)
     yield _with_keys
     yield _with_steps
     yield _with_namespaces
@@ -98,6 +99,21 @@ def _with_pages(form: Form, spare: int) -> Form:
     if len(groups) == 1:
         groups = (attrs.evolve(groups[0], num_pages=None),)
     return attrs.evolve(config, groups=groups, num_pages=sizes[0]), events
+
+
+def _with_host_pages(form: Form, spare: int) -> Form:
+    config, events = form
+    if not config.host_pages:
+        return form
+    pages = _Numbers()
+    changes: dict[FieldKind, Callable[[Any, Event], Any]] = {
+        FieldKind.HOST_PAGES: lambda value, _event: pages.each(value.tolist()),
+        FieldKind.MAYBE_HOST_PAGES: lambda value, _event: (
+            None if value is None else pages.each(value.tolist())
+        ),
+    }
+    renamed = tuple(map_fields(event, changes) for event in events)
+    return attrs.evolve(config, host_pages=max(len(pages), 2) + spare), renamed
 
 
 def _with_keys(form: Form) -> Form:

@@ -36,9 +36,9 @@ from kvlife.events import (
     Unpinned,
     WindowEvicted,
 )
-from kvlife.ledger import EMPTY, Ledger, PageState, RowState, derive
+from kvlife.ledger import EMPTY, Ledger, PageState, RowState, derive, kept_pages
 from kvlife.ledger.entries import span_entries
-from kvlife.ledger.spans import indices
+from kvlife.ledger.spans import NOWHERE, At, indices
 from kvlife.replay.shrinking.publishing import mend_protected
 from kvlife.replay.shrinking.reading import Piece, int32s
 from kvlife.replay.shrinking.state import State, frozen
@@ -77,10 +77,13 @@ def _resumed(state: State, event: Resumed) -> Event | None:
         )  # fmt: skip
     backed_up = 0 if waiting.backup is None else waiting.committed_len
     restored_len = max(min(event.restored_len, backed_up), prefix_len)
-    at = tuple(
+    at: tuple[At, ...] = tuple(
         span_entries(group, event.row, prefix_len, restored_len, event.evict_floor, cursor)
         for group, cursor in _with_cursors(state.ledger, cursors)
     )
+    if not state.backs(event.rid, event.row, at):
+        # What the backup held was another life's, or less than the run had.
+        restored_len, at = prefix_len, (NOWHERE,) * len(at)
     restored = state.wished(event.row, at)
     if restored is None:
         return None
@@ -216,7 +219,12 @@ def _released(state: State, event: Released) -> Event | None:
 
 
 def _retracted(state: State, event: Retracted) -> Event | None:
-    return None if event.rid not in state.ledger.requests else _lets_go(state, event)
+    if event.rid not in state.ledger.requests:
+        return None
+    if event.backup is not None and state.ledger.host is not None:
+        num = kept_pages(state.ledger, event.row).pages.size
+        event = attrs.evolve(event, backup=state.host_pages(event.backup, num))
+    return _lets_go(state, event)
 
 
 def _lets_go(state: State, event: Any) -> Event:  # Any: an event with a page list for each group

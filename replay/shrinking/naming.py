@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.events import Allocated, Event, Resumed, RolledBack
+from kvlife.events import Allocated, Event, Released, Resumed, Retracted, RolledBack
+from kvlife.ledger import EMPTY
 
 I32 = npt.NDArray[np.int32]
 
@@ -32,6 +33,13 @@ def pages_taken(event: Event) -> Iterator[tuple[int, I32]]:
     elif isinstance(event, RolledBack):
         for link in event.copies:
             yield int(link[0]), link[3:]
+
+
+def host_pages_named(event: Event) -> I32:
+    """The host pages that an event names: those of a backup, or those given back."""
+    if isinstance(event, Retracted) and event.backup is not None:
+        return event.backup
+    return event.host_pages if isinstance(event, Released) else EMPTY
 
 
 def event_group(event: Event) -> int:

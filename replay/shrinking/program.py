@@ -15,7 +15,7 @@ from kvlife.events import Event
 from kvlife.ledger import Ledger, PageState, derive
 from kvlife.replay.shrinking.ending import at_end
 from kvlife.replay.shrinking.lives import Life, LifeNotes
-from kvlife.replay.shrinking.naming import pages_taken
+from kvlife.replay.shrinking.naming import host_pages_named, pages_taken
 from kvlife.replay.shrinking.reading import Piece, Reading
 
 
@@ -23,7 +23,8 @@ from kvlife.replay.shrinking.reading import Piece, Reading
 class Program:
     """Pieces in order, the lives they name, and last the faulty event, as it was recorded.
 
-    `left_free` are the pages, by space, that it takes and finds FREE: no life may have them then.
+    `left_free` are the pages, by space, that it takes and finds FREE: no life may have them then,
+    and `host_left_free` the host pages that it names and finds FREE.
     """
 
     config: PoolConfig
@@ -31,6 +32,7 @@ class Program:
     lives: Mapping[int, Life]
     last: Piece
     left_free: tuple[frozenset[int], ...]
+    host_left_free: frozenset[int]
 
     @classmethod
     def of(cls, config: PoolConfig, events: Iterable[Event], last: Event) -> Program:
@@ -55,6 +57,7 @@ class Program:
             lives=lives,
             last=piece,
             left_free=_left_free(ledger, last),
+            host_left_free=_host_left_free(ledger, last),
         )
 
 
@@ -65,3 +68,10 @@ def _left_free(ledger: Ledger, last: Event) -> tuple[frozenset[int], ...]:
         free = ledger.spaces[space_idx].state[pages] == PageState.FREE
         found[space_idx].update(pages[free].tolist())
     return tuple(map(frozenset, found))
+
+
+def _host_left_free(ledger: Ledger, last: Event) -> frozenset[int]:
+    if ledger.host is None:
+        return frozenset()
+    pages = host_pages_named(last)
+    return frozenset(pages[ledger.host.state[pages] == PageState.FREE].tolist())

@@ -176,8 +176,19 @@ def _guess(ledger: Ledger, event: Event, change: Change, evidence: Mapping[str, 
         ours = [page for space_idx, page in pages if space_idx == group.space_idx]
         spots = np.flatnonzero(np.isin(ledger.tables[group.idx], ours))
         rows.update((spots // group.table_width).tolist())
-    rids = frozenset([rid] if rid in ledger.waiting else [])
+    rids = frozenset([rid] if rid in ledger.waiting else []) | _waiting_on(ledger, evidence)
     return Guess(event=event, rows=frozenset(rows), pages=frozenset(pages), rids=rids)
+
+
+def _waiting_on(ledger: Ledger, evidence: Mapping[str, object]) -> frozenset[str]:
+    """The waiting requests whose backup has one of the host pages that evidence names."""
+    named = evidence.get("host_pages")
+    pages = named if isinstance(named, list) and ledger.host is not None else []
+    return frozenset(
+        rid
+        for rid, waiting in ledger.waiting.items()
+        if waiting.backup is not None and np.isin(pages, waiting.backup).any()
+    )
 
 
 def _pages_named(

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from kvlife.config import GroupLayout
 from kvlife.events import PageLists
-from kvlife.ledger import EMPTY, Ledger, PageState
+from kvlife.ledger import EMPTY, Ledger, PageState, holding
 from kvlife.ledger.spans import At, indices
 from kvlife.replay.shrinking.lives import Life
-from kvlife.replay.shrinking.naming import pages_named
+from kvlife.replay.shrinking.naming import host_pages_named, pages_named
 from kvlife.replay.shrinking.program import Program
 from kvlife.replay.shrinking.reading import int32s
 
@@ -34,6 +34,8 @@ class State:
         self.life_of: dict[int, int] = {}
         self._named: list[set[int]] = [set() for _ in self.ledger.spaces]
         self._left_free = program.left_free
+        self._host_left_free = program.host_left_free
+        self._host_named = set(host_pages_named(program.last.event).tolist())
         for group, pages in pages_named(program.last.event):
             self._named[self.ledger.layout.groups[group].space_idx].update(pages.tolist())
 
@@ -77,6 +79,32 @@ class State:
                     pages[i] = found
                     ours.add(found)
         return int32s(pages)
+
+    def host_pages(self, had: I32, num: int) -> I32 | None:
+        """So many FREE host pages; None where there are not enough.
+
+        Those that were had come first, and of these the ones that the faulty event names.
+        """
+        host = self.ledger.host
+        if host is None:
+            return None
+        free = set(np.flatnonzero(host.state == PageState.FREE).tolist()) - self._host_left_free
+        chosen = [page for page in had.tolist() if page in free]
+        chosen = sorted(chosen, key=lambda page: page not in self._host_named)[:num]
+        chosen += sorted(free - set(chosen), reverse=True)[: num - len(chosen)]
+        return int32s(chosen) if len(chosen) == num else None
+
+    def backs(self, rid: str, row: int, at: tuple[At, ...]) -> bool:
+        """Whether a waiting request's backup has what goes to these entries of a row."""
+        ledger = self.ledger
+        if ledger.host is None:
+            return True
+        for group, spots in zip(ledger.layout.groups, at, strict=True):
+            table_idx = (indices(spots) - row * group.table_width).astype(np.int32)
+            groups = np.full(table_idx.size, group.idx, np.uint8)
+            if not holding(ledger, rid, groups, table_idx).all():
+                return False
+        return True
 
     def held(self, at: tuple[At, ...]) -> PageLists:
         """The pages that stand at these entries, zeros left out."""
