@@ -77,6 +77,7 @@ def make_basis(options: KVCacheConfigurator) -> Basis:
         rows=_row_demand(rows, context_len, asked),
         token_limits=limits,
         row_capacity=_int(capacity),
+        logical=options.host_to_device_ratio,
     )
     cells = [Figure.of(cell_name(group), group.derivation) for group in groups]
     return Basis(

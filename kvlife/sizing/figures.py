@@ -27,7 +27,8 @@ class Figure:
     """One number: its unit, the formula in the names of its inputs, and their values.
 
     An input whose name is that of another figure is derived there. `numbers` is the formula with
-    its numbers, where it is not simply that. `why` says what stopped the number from being larger.
+    its numbers, where it is not simply that. `bound` says what stopped the number from being
+    larger, `why` what else there is to say.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Figure:
     formula: str
     inputs: tuple[tuple[str, Value], ...] = attrs.field(converter=_as_inputs, factory=dict)
     numbers: str = ""
+    bound: str = ""
     why: str = ""
 
     @classmethod

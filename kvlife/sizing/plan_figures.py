@@ -97,7 +97,7 @@ def _state_figures(
         formula=formula,
         inputs=found,
         numbers=numbers,
-        why=sizes.why["state_pool_size"],
+        bound=sizes.why["state_pool_size"],
     )
     yield Figure(
         name="state_bytes",
@@ -184,7 +184,7 @@ def _total(basis: Basis, sizes: Sizes, coefficient: Figure, bias: Figure) -> Fig
         },
         numbers=f"{sizes.num_tokens:,} tokens take {sizes.paged_bytes:,} bytes, a page more would"
         f" take {more:,}, and {sizes.budget:,} are there",
-        why=sizes.why["max_total_num_tokens"],
+        bound=sizes.why["max_total_num_tokens"],
     )
 
 
@@ -217,7 +217,7 @@ def _pool_figures(basis: Basis, pools: Sequence[PoolPlan]) -> Iterator[Figure]:
             inputs=scaled
             if needed is None
             else {identifier(f"needed_window_len_{plan.name}"): needed},
-            why=plan.why,
+            bound=plan.why,
         )
     if windows:
         inputs = {

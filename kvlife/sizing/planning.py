@@ -158,7 +158,7 @@ def _pool_config(
     space = None
     if shares and unified_bytes is not None:
         space = UNIFIED
-        num_pages = unified_bytes // page_bytes.pop()
+        num_pages = min(unified_bytes // page_bytes.pop(), pools[0].pool.most_pages)
     groups = [
         CacheGroup(
             plan.name,
@@ -190,11 +190,16 @@ def _notes(basis: Basis, sizes: Sizes, requests: Figure, tables_bytes: int) -> l
     if basis.asked is not None and requests.value != basis.asked:
         found.append(
             f"{basis.asked:,} requests asked for on this rank, {requests.value:,} planned, as"
-            f" {requests.why} is no more"
+            f" {requests.bound} is no more"
         )
     limit = options.max_total_tokens
     if limit is not None and limit > sizes.num_tokens:
         found.append(f"the token limit of {limit:,} is above what is planned")
+    if options.unified and len({pool.page_bytes for pool in basis.pools}) > 1:
+        found.append(
+            "the pools share one buffer, and each keeps its pages: an engine moves pages between"
+            " groups only where they have the same bytes"
+        )
     if options.prefill_only:
         found.append("no KV pool: prefill only, the tokens number slots without memory")
     found.append(

@@ -55,5 +55,5 @@ def most_requests(
         formula=f"min({', '.join(caps)})",
         inputs=inputs,
         numbers=f"min({', '.join(f'{cap:,}' for cap in caps.values())})",
-        why=next(name for name, cap in caps.items() if cap == value),
+        bound=next(name for name, cap in caps.items() if cap == value),
     )

@@ -86,7 +86,8 @@ class Demand:
 
     `window_len` has the tokens of window pools that requests size; the others have `ratio` tokens
     for each one of the main pool. `token_limits` are limits beside memory, by who set them.
-    `rows` are the states that each request has one of, whatever is cached.
+    `rows` are the states that each request has one of, whatever is cached. The engine counts
+    `logical` pages for each one of the main pool on the device.
     """
 
     pools: tuple[PagedPool, ...]
@@ -96,6 +97,7 @@ class Demand:
     rows: RowDemand | None = None
     token_limits: dict[str, int] = attrs.field(factory=dict)
     row_capacity: int = 1
+    logical: int = 1
 
     @property
     def page_size(self) -> int:
@@ -105,7 +107,7 @@ class Demand:
     @property
     def most_pages(self) -> int:
         """The most usable pages of the main pool that an engine counts."""
-        most = min(pool.most_pages for pool in self.pools) - 1
+        most = (min(pool.most_pages for pool in self.pools) - 1) // self.logical
         return int(most / max(self.ratio, Fraction(1))) if len(self.pools) > 1 else most
 
     def usable_pages(self, num_pages: int) -> dict[str, int]:

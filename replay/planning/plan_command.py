@@ -10,7 +10,7 @@ from kvlife.replay.output.columns import print_lines
 from kvlife.replay.planning.configuring import Request, read_request
 from kvlife.replay.planning.plan_json import figure_json, plan_json
 from kvlife.replay.planning.plan_options import PlanOptions
-from kvlife.replay.planning.plan_report import figure_lines, plan_lines
+from kvlife.replay.planning.plan_report import explained_lines, plan_lines
 from kvlife.replay.planning.sweeping import Variant, sweep, sweep_lines
 from kvlife.sizing import KVCacheConfigResult
 from kvlife.sizing.ranks import plan_pipeline
@@ -51,11 +51,11 @@ def _title(options: PlanOptions, request: Request) -> str:
 
 
 def _show_figure(options: PlanOptions, found: KVCacheConfigResult, name: str) -> None:
-    figures = list(found.figures.behind(name))
     if options.json:
+        figures = found.figures.behind(name)
         print(json_format.dumps([figure_json(figure) for _, figure in figures]))
-        return
-    print_lines(line for depth, figure in figures for line in figure_lines(figure, depth))
+    else:
+        print_lines(explained_lines(found, name))
 
 
 def _show_sweep(options: PlanOptions, variants: list[Variant]) -> None:

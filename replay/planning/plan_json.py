@@ -64,6 +64,7 @@ def figure_json(figure: Figure) -> dict[str, object]:
         "formula": figure.formula,
         "numbers": figure.filled,
         "inputs": {name: plain(value) for name, value in figure.inputs},
+        "bound": figure.bound,
         "why": figure.why,
     }
 

@@ -24,7 +24,7 @@ def plan_lines(model: str, plan: KVCacheConfigResult) -> Iterator[Line]:
     yield "", ""
     yield "bold", "how each figure comes about"
     for figure in plan.figures:
-        yield from figure_lines(figure, 0)
+        yield from figure_lines(figure)
     if plan.notes:
         yield "", ""
     for note in plan.notes:
@@ -83,15 +83,30 @@ def _buffer_rows(plan: KVCacheConfigResult) -> list[tuple[str, ...]]:
     return rows
 
 
-def figure_lines(figure: Figure, depth: int) -> Iterator[Line]:
+def figure_lines(figure: Figure, depth: int = 0) -> Iterator[Line]:
     """A figure: its value, its formula in names, and the same in numbers."""
     margin = "  " * depth
     yield "", f"{margin}{figure.name}: {number(figure.value)} {figure.unit}"
     yield from noted("dim", f"{margin}    = ", figure.formula)
     if figure.filled != figure.formula:
         yield from noted("dim", f"{margin}    = ", figure.filled)
+    if figure.bound:
+        yield from noted("dim", f"{margin}    bound by ", figure.bound)
     if figure.why:
-        yield from noted("dim", f"{margin}    bound by ", figure.why)
+        yield from noted("dim", f"{margin}    ", figure.why)
+
+
+def explained_lines(plan: KVCacheConfigResult, name: str) -> Iterator[Line]:
+    """A figure and those behind it, further in, with the inputs that are no figures."""
+    for depth, figure in plan.figures.behind(name):
+        yield from figure_lines(figure, depth)
+        given = [
+            f"{label} {number(value)}"
+            for label, value in figure.inputs
+            if label not in plan.figures
+        ]
+        if given:
+            yield from noted("dim", f"{'  ' * depth}    with ", ", ".join(given))
 
 
 def number(value: Value) -> str:

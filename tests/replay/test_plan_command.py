@@ -80,7 +80,7 @@ def test_a_plan_as_an_object(answer):
         "mem_fraction": 0.5,
         "reservations": 0,
     }
-    assert figures["max_total_num_tokens"]["why"] == "the budget"
+    assert figures["max_total_num_tokens"]["bound"] == "the budget"
 
 
 def test_free_and_weights_say_the_same(answer):

@@ -56,15 +56,15 @@ def test_requests_with_a_limit_over_copies_of_the_attention():
     assert most_requests(500_000, 131_072, 512, 4).value == 128
     assert most_requests(500_000, 131_072, 510, 4).value == 127
     found = most_requests(100, 131_072, 512, 4)
-    assert (found.value, found.why) == (50, "max_total_num_tokens // 2")
+    assert (found.value, found.bound) == (50, "max_total_num_tokens // 2")
 
 
 def test_each_cap_is_named_where_it_binds():
     """The figure says which of the caps it is."""
-    assert most_requests(500_000, 131_072).why.startswith("min(max(int(")
-    assert most_requests(500_000, 131_072, 512, 4).why == "asked // attention_dp"
+    assert most_requests(500_000, 131_072).bound.startswith("min(max(int(")
+    assert most_requests(500_000, 131_072, 512, 4).bound == "asked // attention_dp"
     found = most_requests(500_000, 131_072, slots=(51, 3))
-    assert (found.value, found.why) == (17, "state_pool_size // slots_per_request")
+    assert (found.value, found.bound) == (17, "state_pool_size // slots_per_request")
 
 
 def test_fewer_requests_than_ranks_are_refused():

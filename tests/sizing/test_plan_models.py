@@ -1,5 +1,7 @@
 """Plans of real models in budgets whose arithmetic is done by hand."""
 
+from fractions import Fraction
+
 import attrs
 import model_configs as models
 import pytest
@@ -12,8 +14,10 @@ from kvlife.sizing import (
     ByRequests,
     Draft,
     FullAttention,
+    Heads,
     ModelGeometry,
     Parallel,
+    RecurrentState,
     SlidingWindow,
     StateSizing,
 )
@@ -203,7 +207,7 @@ def test_the_token_limit():
     """1,000 tokens are 62 pages; the plan takes no more, and says why."""
     plan = planned(models.LLAMA_31_8B, 4 * GIB, max_total_tokens=1_000)
     assert plan.max_total_num_tokens == 62 * 16
-    assert plan.why("max_total_num_tokens").why == "the user's token limit"
+    assert plan.why("max_total_num_tokens").bound == "the user's token limit"
     assert plan.planned_bytes == 63 * 16 * 131_072
 
 
@@ -341,3 +345,47 @@ def test_the_same_options_give_the_same_plan():
     assert first == second
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         first.max_total_num_tokens = 0
+
+
+def plain_values(value):
+    """What a record is made of, down to what has no parts."""
+    if attrs.has(type(value)):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(value, attrs.fields(type(value))[0].name, None)
+        value = [getattr(value, field.name) for field in attrs.fields(type(value))]
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from plain_values(part)
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("config", [models.QWEN3_NEXT_80B, models.GPT_OSS_120B])
+def test_a_plan_is_made_of_plain_values(config):
+    """Frozen records, tuples, numbers and names: no tensor, no dtype of torch, no callable."""
+    plan = planned(config, 8 * GIB)
+    kinds = {type(value) for value in plain_values(plan)}
+    assert kinds <= {int, float, str, bool, type(None), Fraction}
+    assert hash(plan) == hash(planned(config, 8 * GIB))
+
+
+def test_a_model_of_states_alone():
+    """Pages take no bytes, and there are as many as the rows of all requests can use."""
+    layers = [RecurrentState(state=Heads(num=1, dim=256))] * 2
+    geometry = ModelGeometry(layers=layers, context_len=1_022)
+    # 2,048 bytes a slot, and 9 parts in 19 of 38,000 bytes are 18,000: 8 slots, one for padding.
+    plan = planned(geometry, 38_000)
+    assert (plan.state_pool_size, plan.max_running_requests) == (7, 2)
+    assert plan.row_capacity == 1_024
+    assert plan.max_total_num_tokens == 2 * 1_024
+    assert plan.planned_bytes == 8 * 2_048
+
+
+def test_more_memory_than_an_engine_counts():
+    """2^26 pages are the most, one of them reserved; of pages of 256, 2^31 slots."""
+    layers = [FullAttention(num_kv_heads=1, k_dim=32, v_dim=32)]
+    geometry = ModelGeometry(layers=layers, context_len=1_024)
+    plan = planned(geometry, 1 << 48)
+    assert plan.pool_config.num_pages == 1 << 26
+    assert plan.why("max_total_num_tokens").bound == "the most that an engine counts"
+    assert planned(geometry, 1 << 48, page_size=256).pool_config.num_pages == (1 << 23) - 1

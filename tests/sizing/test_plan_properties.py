@@ -116,7 +116,7 @@ def test_one_more_page_or_slot_would_not_fit(geometry, available, found):
     plannable(geometry, found)
     plan = plan_or_none(geometry, available, **found)
     assume(plan is not None)
-    if plan.why("max_total_num_tokens").why == "the budget":
+    if plan.why("max_total_num_tokens").bound == "the budget":
         rows = plan.why("rows_bytes").value if plan.rows_pool_size is not None else 0
         more = paged_bytes(plan, plan.pools[0].num_pages) + rows
         # A page more may bring a request more, and with it a state of its own.

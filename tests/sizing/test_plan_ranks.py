@@ -21,7 +21,7 @@ def test_a_callable_gives_the_least():
     plan = configurator(models.LLAMA_31_8B, GIB, agree=agree).configure(DEVICE)
     assert asked == [511 * 16]
     assert plan.max_total_num_tokens == 62 * 16
-    assert plan.why("max_total_num_tokens").why == "the least over the ranks"
+    assert plan.why("max_total_num_tokens").bound == "the least over the ranks"
 
 
 def test_slots_are_agreed_on_before_tokens():
@@ -72,7 +72,7 @@ def test_stages_of_unequal_layers():
         for rank in range(4)
     ]
     assert {plan.max_total_num_tokens for plan in plans} == {min(own)}
-    whys = [plan.why("max_total_num_tokens").why for plan in plans]
+    whys = [plan.why("max_total_num_tokens").bound for plan in plans]
     assert whys[own.index(min(own))] == "the budget"
 
 
