@@ -166,15 +166,23 @@ def _has_output() -> bool:
     A path may be no text, and an output may have no sign for what an id holds.
     """
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # stays open
+        _tell_nobody()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     return sys.stdout is not None
 
 
+def _tell_nobody() -> None:
+    sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # stays open
+
+
 def _complain(what: object, status: int) -> int:
     # A message may quote what a log or a path holds.
-    print("\n".join(map(printable, f"kvlife: {what}".split("\n"))), file=sys.stderr)
+    message = "\n".join(map(printable, f"kvlife: {what}".split("\n")))
+    try:
+        print(message, file=sys.stderr)
+    except OSError:
+        _tell_nobody()  # the status says it; what is left of the message would change it at the end
     return status
 
 

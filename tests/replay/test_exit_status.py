@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -102,3 +103,13 @@ def test_a_reader_that_left_is_141(code):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["inspect", "/no/such/run"]])
+def test_a_message_that_cannot_be_written_leaves_the_status(arguments):
+    """Where nobody can be told what is wrong, 2 says that it is the input, and not a finding."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kvlife.replay", *arguments], stderr=full, check=False
+        )
+    assert done.returncode == 2
