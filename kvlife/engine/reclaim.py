@@ -101,7 +101,10 @@ class ReclaimCommands(AllocationCommands):
         limit = min(MAX_PAGES, MAX_LEN // max(sizes))
         num_pages = as_length("num_pages", num_pages, 2, limit)
         try:
-            refuse_beyond_memory(with_pages(layout, {idx: num_pages}))
+            resized = with_pages(layout, {idx: num_pages})
+            refuse_beyond_memory(resized)
+            if self._pools is not None:
+                self._pools.refuse_layout(resized)
         except ConfigError as error:
             raise CommandRefused(f"resize to {num_pages} pages: {error}") from error
         columns = self.ledger.spaces[idx]

@@ -73,7 +73,8 @@ class Pools(Protocol):
     def audit(self) -> None:
         """Begin to hold the device's whole state against the ledger's; `drain` has the outcome."""
 
-    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:  # noqa: ARG002 # for overriders
+    # As above.
+    def drain(self, *, wait: bool = False) -> Sequence[DeviceFinding]:  # noqa: ARG002
         """What was found since it was last asked, at most one step late; with `wait`, all of it."""
         return ()
 

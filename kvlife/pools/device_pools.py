@@ -82,7 +82,7 @@ class DevicePools(Pools):
 
     def attach(self, ledger: Ledger) -> None:
         """Make the buffers; raises `ConfigError` where they do not fit, or are another engine's."""
-        if self._ledger is not None:
+        if self._ledger is not None and self._ledger.next_seq:
             raise ConfigError("these pools serve an engine already: make new ones for this engine")
         layout = ledger.layout
         self._layouts = layouts_by_group(self._wanted, layout)
@@ -131,7 +131,7 @@ class DevicePools(Pools):
 
     def refuse_layout(self, layout: Layout) -> None:
         """Raise `ConfigError` where page spaces of these sizes would not fit."""
-        refuse_beyond_device(self._layouts, layout, self.device)
+        refuse_beyond_device(self._layouts, layout, self.device, self.ledger.layout)
 
     def apply(self, event: Event, change: Change, seq: int) -> None:
         """Follow an event: what is let go still has its content until the state has followed.
@@ -304,9 +304,9 @@ def _is_check(content: str | None, layouts: Layouts) -> bool:
     return content is not None
 
 
-def _byte(poison: int | None) -> int | None:
-    if poison is not None and (
-        not isinstance(poison, int) or isinstance(poison, bool) or not 0 <= poison < 256
-    ):
+def _byte(poison: object) -> int | None:
+    if poison is None:
+        return None
+    if not isinstance(poison, int) or isinstance(poison, bool) or not 0 <= poison < 256:
         raise ConfigError(f"poison is one byte, from 0 to 255, or None; got {poison!r}")
     return poison

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 Layouts = Mapping[str, KvLayout] | KvLayout | None
 
 
-def layouts_by_group(wanted: Layouts, layout: Layout) -> dict[int, KvLayout]:
-    """The KV layout of each group, by its index; raises `ConfigError` where that cannot be."""
+def layouts_by_group(wanted: object, layout: Layout) -> dict[int, KvLayout]:
+    """The KV layout of each group, by its index, of what was given as `Layouts`.
+
+    Raises `ConfigError` where it is something else, or cannot serve the groups.
+    """
     names = [group.name for group in layout.groups]
     if wanted is None:
         return {}
@@ -51,20 +54,38 @@ def layouts_by_group(wanted: Layouts, layout: Layout) -> dict[int, KvLayout]:
 
 
 def refuse_beyond_device(
-    layouts: Mapping[int, KvLayout], layout: Layout, device: torch.device, *, present: int = 0
+    layouts: Mapping[int, KvLayout],
+    layout: Layout,
+    device: torch.device,
+    present: Layout | None = None,
 ) -> None:
-    """Raise `ConfigError` where these pools would not fit; `present` bytes of them are there."""
-    spaces = {layout.groups[group].space_idx: group for group in layouts}
-    wanted = state_bytes(layout) + sum(
-        layouts[group].num_bytes(layout.groups[group].page_size, layout.spaces[space].num_pages)
-        for space, group in spaces.items()
-    )
-    free = free_bytes(device) + (present if device.type != "cpu" else 0)
+    """Raise `ConfigError` where pools of this layout would not fit on the device.
+
+    Where there are pools of the layout `present`, what changes is made beside them, then they go.
+    """
+    before = {} if present is None else _arena_bytes(layouts, present)
+    after = _arena_bytes(layouts, layout)
+    fresh = (size for space, size in after.items() if before.get(space) != size)
+    wanted, free = state_bytes(layout) + sum(fresh), free_bytes(device)
+    if device.type == "cpu":
+        # Of a host all memory is counted, also what is in use.
+        free -= sum(before.values())
     if wanted > free:
         raise ConfigError(
             f"the pools take {wanted} bytes on {device}, which has {free}: lower num_pages,"
             " max_requests or max_context_len, or take a smaller dtype"
         )
+
+
+def _arena_bytes(layouts: Mapping[int, KvLayout], layout: Layout) -> dict[int, int]:
+    """The bytes of each space's arena, by the index of the space."""
+    return {
+        group.space_idx: layouts[group.idx].num_bytes(
+            group.page_size, layout.spaces[group.space_idx].num_pages
+        )
+        for group in layout.groups
+        if group.idx in layouts
+    }
 
 
 def make_buffers(
