@@ -96,6 +96,7 @@ class PageContent:
         self._taken: list[TakenDigests] = []
         self._looks: list[Look] = []
         self._num_old_looks = 0
+        self._is_late = uploads.device.type != "cpu"
 
     def before(self, event: Event, change: Change, seq: int) -> None:
         """Hold the pages that the event reads to their digests; forget those of freed pages."""
@@ -150,7 +151,7 @@ class PageContent:
     def outcome(self, *, wait: bool) -> list[DeviceFinding]:
         """What was found, as far as that is known."""
         found = self._watch.outcome(wait=wait)
-        if wait or self.violations.count.device.type == "cpu":
+        if wait or not self._is_late:
             self._looks.clear()
             self._num_old_looks = 0
         return found

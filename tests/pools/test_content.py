@@ -306,29 +306,6 @@ def test_pools_that_grow_keep_their_digests():
     found_once(run, run.last_seq, 2)
 
 
-def test_findings_that_come_late_say_the_same(monkeypatch):
-    """As on a device that is a step behind: the pages have been freed and taken by then."""
-    run = Run()
-    run.admitted("r1", TOKENS)
-    sound = f"{run.digest(2):016x}"
-    run.flip(2)
-    drain = DevicePools.drain
-    monkeypatch.setattr(DevicePools, "drain", lambda _self, **_more: ())
-    run.engine.abort("r1")
-    seq = run.last_seq
-    run.engine.admit("r2", TOKENS)
-    run.compute(["r2"], [8])
-    monkeypatch.setattr(DevicePools, "drain", drain)
-    run.engine.mark("the device is asked")
-    assert [(each.id, each.seq) for each in run.found] == [("content-unchanged", seq)]
-    evidence = run.found[0].evidence
-    assert (evidence["pages"], evidence["digests"]) == ([2], [sound])
-    assert evidence["completed_for"] == ["request r1"]
-    assert "request r1" in evidence["holders"]
-    run.engine.audit()
-    assert len(run.found) == 1  # the page's new digest was left alone
-
-
 @pytest.mark.parametrize("wrong", ["always", 1, ""])
 def test_what_cannot_be_checked_is_refused(wrong):
     """Another level, or pools without buffers."""
