@@ -38,14 +38,53 @@ class _Pool:
     def num_pages(self) -> int:
         return len(self.state)
 
+    def split(self, lengths: I32) -> tuple[I32, I32]:
+        """The page of each position among its row's, and its place on the page."""
+        if self.size & (self.size - 1):
+            idx = lengths // self.size
+            return idx, lengths - idx * self.size
+        return lengths >> (self.size.bit_length() - 1), lengths & (self.size - 1)
+
+
+@attrs.frozen(eq=False)
+class _Named:
+    """Rows that all exist, as they were when torch last wrote to their tensor.
+
+    `version` counts those writes, None where torch does not (inference tensors). `starts` are the
+    first entries of each row in the table of each group.
+    """
+
+    rows: Tensor
+    version: int | None
+    row: I64
+    starts: list[I64]
+
 
 @attrs.define(eq=False)
 class Views:
-    """The arenas as numpy sees them: lengths of the rows, and each group's part of the rest."""
+    """The arenas as numpy sees them: lengths of the rows, and each group's part of the rest.
+
+    A batch steps again and again: what is known of the rows of the last one is kept.
+    """
 
     lengths: I32
     pools: list[_Pool]
     violations: Violations
+    named: _Named | None = None
+
+    def name(self, rows: Tensor) -> _Named | None:
+        """These rows, or None where one is padding, or does not exist."""
+        kept, version = self.named, None
+        if not rows.is_inference():
+            version = rows._version  # noqa: SLF001  # torch has no other name for it
+            if kept is not None and kept.rows is rows and kept.version == version:
+                return kept
+        row = rows.numpy().astype(np.int64)
+        if _any((row - 1).view(np.uint64) >= len(self.lengths) - 1):
+            return None
+        starts = [row * pool.width for pool in self.pools]
+        self.named = _Named(rows, version, row, starts)
+        return self.named
 
 
 def views_of(arenas: Arenas) -> Views:
@@ -71,13 +110,17 @@ def decode_step_reference(
 ) -> None:
     """What `decode_step` says, group after group."""
     lengths, pages, slots = views.lengths, new_pages.numpy(), slots_out.numpy()
-    row = rows.numpy().astype(np.int64, copy=False)
-    if _any((row - 1).view(np.uint64) >= len(lengths) - 1):
+    named = views.name(rows)
+    if named is None:
+        row = rows.numpy().astype(np.int64)
         _step_of_strangers(views, row, pages, slots, seq)
         return
+    row = named.row
     old = lengths.take(row)
     for group, pool in enumerate(views.pools):
-        plain = _plain_step(pool, row, old, pages[group]) if pool.roomy else None
+        plain = None
+        if pool.roomy:
+            plain = _plain_step(pool, named.starts[group], old, pages[group])
         if plain is None:
             used = np.ones(row.shape, np.bool_)
             plain, *found = _any_step(pool, row, old, used, pages[group])
@@ -131,24 +174,23 @@ def _any(amiss: Bools) -> bool:
     return 1 in amiss.tobytes()
 
 
-def _plain_step(pool: _Pool, row: I64, old: I32, given: I32) -> I32 | None:
+def _plain_step(pool: _Pool, start: I64, old: I32, given: I32) -> I32 | None:
     """The slots where nothing is amiss; else None, and nothing has changed."""
-    idx = old // pool.size
-    offset = old - idx * pool.size
+    idx, offset = pool.split(old)
     # As unsigned, a negative number is too large as well.
     if _any(idx.view(np.uint32) >= pool.width):
         return None
-    at = row * pool.width
-    at += idx
+    at = start + idx
     page = pool.table.take(at)
     crossing = offset == 0
     if (given != 0).tobytes() != crossing.tobytes():
         return None
     new = crossing.nonzero()[0]
     if new.size:
-        fresh = given[new]
+        fresh = given.take(new)
         page[new] = fresh
-        if len(set(fresh.tolist())) < fresh.size or pool.state.take(fresh, mode="clip").any():
+        taken = pool.state.take(fresh, mode="clip").tobytes()
+        if taken.count(0) < len(taken) or len(set(fresh.tolist())) < fresh.size:
             return None
     if _any((page - 1).view(np.uint32) >= pool.num_pages - 1):
         return None

@@ -80,6 +80,8 @@ class DevicePools(Pools):
         self._poison = _byte(poison)
         self._ledger: Ledger | None = None
 
+    # What is made here is written to later, in inference mode or outside it.
+    @torch.inference_mode(mode=False)
     def attach(self, ledger: Ledger) -> None:
         """Make the buffers; raises `ConfigError` where they do not fit, or are another engine's."""
         if self._ledger is not None and self._ledger.next_seq:
@@ -158,17 +160,23 @@ class DevicePools(Pools):
                 return
         if kind not in _KEEPS_SLOTS:
             self._steps.forget_slots()
+        if kind is Resized:
+            self._resize(event, change, seq)
+            return
         self._copy_before(event, change)
         freed = self._fold.apply(event, change, seq)
-        if kind is Resized:
-            self._steps.forget()
-            self._buffers = resized(self._buffers, self.ledger.layout)
-            if self._backup is not None:
-                self._backup.use(self._buffers)
         if self._backup is not None and change.restored is not None:
             self._backup.restore(change.restored)
         if self._poison is not None and freed:
             self._fill(freed, seq)
+
+    @torch.inference_mode(mode=False)
+    def _resize(self, event: Event, change: Change, seq: int) -> None:
+        self._fold.apply(event, change, seq)
+        self._steps.forget()
+        self._buffers = resized(self._buffers, self.ledger.layout)
+        if self._backup is not None:
+            self._backup.use(self._buffers)
 
     def _copy_before(self, event: Event, change: Change) -> None:
         if isinstance(event, RolledBack) and event.copies.size and self._buffers:
