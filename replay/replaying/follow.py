@@ -11,6 +11,7 @@ from kvlife.events import Recorded, Violated
 from kvlife.invariants import Checker
 from kvlife.ledger import FrozenState, Ledger
 from kvlife.log import LogRun
+from kvlife.log.files import snapshot_path
 from kvlife.replay.replaying.fold import Fold
 from kvlife.replay.replaying.known import refuse_unknown, restored
 from kvlife.replay.replaying.outcome import Checked, Difference, Hole, PartOutcome
@@ -19,6 +20,7 @@ from kvlife.replay.replaying.parts import Part
 Group = list[Recorded]
 
 _WITHOUT_SNAPSHOT = "use --salvage to replay the events without this snapshot"
+_REMOVED = "its writer's retention has removed it since: try again"
 
 # The caller hears of the progress after this many groups.
 GROUPS_PER_REPORT = 512
@@ -205,7 +207,7 @@ class Follower:
             return self.run.snapshot(mark)
         except LogError as error:
             if not self.salvage:
-                raise type(error)(f"{error}: {_WITHOUT_SNAPSHOT}") from error
+                raise type(error)(f"{error}: {_way_out(self.run, mark)}") from error
             self._notes.append(str(error))
             return None
 
@@ -217,7 +219,7 @@ class Follower:
         except LogError as error:
             if self.salvage:
                 raise
-            raise type(error)(f"{error}: {_WITHOUT_SNAPSHOT}") from error
+            raise type(error)(f"{error}: {_way_out(self.run, seq)}") from error
 
     def _why_missing(self) -> str:
         seq = self._next_seq
@@ -297,3 +299,9 @@ def _recorded_end(group: Group, following: Group | None) -> Violated | None:
     if type(recorded) is Violated and group[0].seq <= recorded.seq <= group[-1].seq:
         return recorded
     return None
+
+
+def _way_out(run: LogRun, seq: int) -> str:
+    """What to do without the snapshot of this seq."""
+    removed = run.live and not snapshot_path(run.folder, seq).exists()
+    return _REMOVED if removed else _WITHOUT_SNAPSHOT

@@ -5,8 +5,11 @@ import pytest
 import recorded_runs as made
 
 from kvlife import LogWriter
+from kvlife.errors import LogError
 from kvlife.events import BY_CODE, Marked, Resized
-from kvlife.log import segment
+from kvlife.log import open_run, segment
+from kvlife.log.files import snapshot_path
+from kvlife.replay.replaying.session import Settings, replay_run
 
 LIVES = [made.life_of(f"r{n}", 1, [1, 2]) for n in range(4)]
 
@@ -106,6 +109,18 @@ def with_place_of(content, other):
     ours[3], ours[5], ours[6] = theirs[3], theirs[5], theirs[6]
     head = SNAPSHOT_HEAD.pack(*ours)
     return head + CRC.pack(zlib.crc32(head)) + content[SNAPSHOT_HEAD.size + CRC.size :]
+
+
+def test_a_state_that_retention_removed_meanwhile_is_no_damage(tmp_path):
+    """A live run goes on: what has gone since it was opened asks for another try, not salvage."""
+    engine = made.crowded_engine(tmp_path, seed=3, num_steps=60, close=False)
+    run = open_run(tmp_path)
+    snapshot_path(run.folder, run.snapshots[-1]).unlink()
+    settings = Settings(level="event", first_seq=run.snapshots[-1])
+    with pytest.raises(LogError, match="retention has removed it since: try again") as caught:
+        replay_run(run, settings)
+    assert "--salvage" not in str(caught.value)
+    engine.close()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
