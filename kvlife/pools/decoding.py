@@ -130,6 +130,8 @@ class _PaddedStep:
     the batch are 0, which the kernel passes over.
     """
 
+    # Later steps write to the buffers, in inference mode or outside it.
+    @torch.inference_mode(mode=False)
     def __init__(self, state: DeviceState, step: DecodeStep, size: int, capture: Capture) -> None:
         """Make the buffers."""
         num_groups, device = len(state.groups), state.device
