@@ -6,9 +6,15 @@ import torch
 from torch import Tensor
 
 from kvlife.kernels.checking import check_tensor, refuse
+from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.planes import Planes
 
 INTS = (torch.int32, torch.int64)
+
+
+def may_look(numbers: Tensor) -> bool:
+    """Whether values can be looked at without stopping a stream that a kernel is to run on."""
+    return numbers.device.type == "cpu" or not uses_triton(numbers)
 
 
 def check_arena(operation: str, arena: Tensor, planes: Planes) -> None:
@@ -24,7 +30,7 @@ def check_arena(operation: str, arena: Tensor, planes: Planes) -> None:
 
 
 def check_pages(operation: str, name: str, pages: Tensor, arena: Tensor, num_pages: int) -> None:
-    """Page ids are whole numbers beside the arena; on the CPU, each lies in the pool."""
+    """Page ids are whole numbers beside the arena; where one may look, each lies in the pool."""
     check_tensor(operation, name, pages, dtype=INTS, shape=(None,), device=arena.device)
     _check_range(operation, name, pages, num_pages)
 
@@ -64,8 +70,8 @@ def check_staging(
 
 
 def check_distinct(operation: str, name: str, numbers: Tensor, among: Tensor) -> None:
-    """On the CPU: no number stands twice where `among` holds; elsewhere nobody looks."""
-    if numbers.device.type != "cpu":
+    """Where one may look, no number stands twice among those where `among` holds."""
+    if not may_look(numbers):
         return
     found, times = numbers[among].unique(return_counts=True)
     if bool((times > 1).any()):
@@ -74,7 +80,7 @@ def check_distinct(operation: str, name: str, numbers: Tensor, among: Tensor) ->
 
 
 def _check_range(operation: str, name: str, numbers: Tensor, bound: int) -> None:
-    if numbers.device.type != "cpu" or not numbers.numel():
+    if not may_look(numbers) or not numbers.numel():
         return
     low, high = (int(number) for number in numbers.aminmax())
     if low < 0 or high >= bound:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvlife.kernels.planes import MAX_WORD_BYTES, Planes
+from kvlife.kernels.planes import MAX_WORD_BYTES, Planes, runs_of
 
 LANES = 2048
 MIN_COLS = 16
@@ -87,7 +87,8 @@ def _tiles(
     lanes: int,
 ) -> PageTiles:
     """Cut the runs of a page's content into tiles of as many lanes as leaves few of them idle."""
-    start, stride, size = np.array(_runs(planes, place_bytes), dtype=np.int64).T
+    runs = [attrs.astuple(run) for run in runs_of(planes, place_bytes)]
+    start, stride, size = np.array(runs, dtype=np.int64).T
     place = np.cumsum(-(-size // place_bytes)) - -(-size // place_bytes)
     cols = _cols(-(-size // lane_bytes), lanes)
     tile_bytes = cols * lane_bytes
@@ -106,25 +107,6 @@ def _tiles(
     return PageTiles(
         table=torch.from_numpy(table).to(device), word_bytes=word_bytes, rows=rows, cols=cols
     )
-
-
-def _runs(planes: Planes, unit: int) -> list[tuple[int, int, int]]:
-    """Start in page 0, page stride and size of each section in order, adjacent ones as one.
-
-    A run of sections breaks where a section does not end on a whole unit.
-    """
-    runs: list[tuple[int, int, int]] = []
-    for plane in planes.planes:
-        for layer in range(plane.num_layers):
-            start, size = plane.offset + layer * plane.layer_stride, plane.page_bytes
-            if runs:
-                before, stride, length = runs[-1]
-                follows = before + length == start and stride == plane.page_stride
-                if follows and length % unit == 0:
-                    start, size = before, length + size
-                    runs.pop()
-            runs.append((start, plane.page_stride, size))
-    return runs
 
 
 def _cols(lanes_needed: np.ndarray, lanes: int) -> int:

@@ -154,3 +154,41 @@ def _clash(one: _Nest, other: _Nest) -> bool:
     inner, beside = one.inner(), other.inner()
     turn = max(inner.end, beside.end) - min(inner.start, beside.start)
     return turn > one.loops[0][1] or _clash(inner, beside)
+
+
+@attrs.frozen
+class Run:
+    """Bytes of a page that lie side by side: `[start, start + num_bytes)` in page 0.
+
+    Page p has them `p * page_stride` further on.
+    """
+
+    start: int
+    page_stride: int
+    num_bytes: int
+
+
+@functools.lru_cache(maxsize=256)
+def runs_of(planes: Planes, unit: int = 1) -> tuple[Run, ...]:
+    """The content of a page, in order, in as few runs as there are.
+
+    Sections that follow each other are one run, unless the first ends within a unit of bytes.
+    """
+    runs: list[Run] = []
+    for plane in planes.planes:
+        for layer in range(plane.num_layers):
+            start = plane.offset + layer * plane.layer_stride
+            run = Run(start, plane.page_stride, plane.page_bytes)
+            if runs and _follows(runs[-1], run, unit):
+                before = runs.pop()
+                run = Run(before.start, before.page_stride, before.num_bytes + run.num_bytes)
+            runs.append(run)
+    return tuple(runs)
+
+
+def _follows(before: Run, run: Run, unit: int) -> bool:
+    return (
+        before.start + before.num_bytes == run.start
+        and before.page_stride == run.page_stride
+        and before.num_bytes % unit == 0
+    )

@@ -8,7 +8,7 @@ from torch import Tensor
 from kvlife.kernels.checking import check_tensor, refuse
 from kvlife.kernels.copy_pages.reference import copy_pages_reference
 from kvlife.kernels.dispatch import uses_triton
-from kvlife.kernels.page_checks import check_arena, check_distinct, check_pages
+from kvlife.kernels.page_checks import check_arena, check_distinct, check_pages, may_look
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
 
@@ -40,7 +40,7 @@ def copy_pages(
     check_pages(NAME, "src", src, arena, planes.num_pages)
     check_pages(NAME, "dst", dst, arena, planes.num_pages)
     check_tensor(NAME, "dst", dst, dtype=dst.dtype, shape=tuple(src.shape))
-    if src.device.type == "cpu":
+    if may_look(src):
         _check_pairs(src, dst)
     if not src.numel():
         return

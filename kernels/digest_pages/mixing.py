@@ -9,8 +9,3 @@ Steele and S. Vigna, "LXM: better splittable pseudorandom number generators" (OO
 
 STEP = 0x9E3779B97F4A7C15
 FACTOR = 0xDABA0B6EB09322E3
-
-
-def signed(number: int) -> int:
-    """The int64 with the bits of an unsigned 64-bit number."""
-    return number - 2**64 if number >= 2**63 else number

@@ -1,52 +1,58 @@
-"""`digest_pages` in torch."""
+"""`digest_pages` without Triton."""
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kvlife.kernels.digest_pages.mixing import FACTOR, STEP, signed
-from kvlife.kernels.page_sections import MAX_ELEMENT_BYTES, element_bytes, sections
-from kvlife.kernels.planes import Plane, Planes
+from kvlife.kernels.digest_pages.mixing import FACTOR, STEP
+from kvlife.kernels.page_runs import contents, ids, on_host
+from kvlife.kernels.planes import Planes
 
-# Content is mixed in pieces, so that the intermediate values of many pages fit into caches.
-PIECE_BYTES = 1 << 21
+Words = npt.NDArray[np.uint64]
+
+# Content is mixed in pieces that stay in a core's cache.
+PIECE_WORDS = 1 << 15
+WORD_BYTES = 8
 
 
 def digest_pages_reference(arena: Tensor, planes: Planes, pages: Tensor) -> Tensor:
     """Digest pages as the contract says; pages lie in the pool."""
-    digests = torch.zeros(pages.numel(), dtype=torch.int64, device=pages.device)
-    if not pages.numel():
-        return digests
-    num = max(PIECE_BYTES // planes.page_bytes, 1)
-    for piece, sums in zip(pages.long().split(num), digests.split(num), strict=True):
+    named = ids(pages)
+    digests = np.zeros(len(named), np.uint64)
+    with on_host(arena) as there:
         first = 0
-        for plane in planes.planes:
-            words = _words(arena, planes, plane, piece)
-            first += words.shape[1]
-            sums.add_(_sums(words, first - words.shape[1]))
-    return digests.masked_fill_(pages == 0, 0)
+        for run in contents(there, planes, WORD_BYTES):
+            num = max(PIECE_WORDS * WORD_BYTES // run.itemsize, 1)
+            for low in range(0, len(named), num):
+                words = _words(run[named[low : low + num]])
+                digests[low : low + num] += _sums(words, first)
+            first += -(-run.itemsize // WORD_BYTES)
+    digests[named == 0] = 0
+    return torch.from_numpy(digests.view(np.int64)).to(pages.device)
 
 
-def _words(arena: Tensor, planes: Planes, plane: Plane, pages: Tensor) -> Tensor:
-    """The words of a plane's sections: int64 [n, words], a copy."""
-    num_bytes = element_bytes(planes, arena)
-    content = sections(arena, planes, plane, num_bytes).index_select(0, pages)
-    missing = -content.shape[2] % (MAX_ELEMENT_BYTES // num_bytes)
+def _words(runs: npt.NDArray[np.void]) -> Words:
+    """[runs, words] of the bytes of each run, the last word filled up with zeros."""
+    content = runs.view(np.uint8).reshape(len(runs), runs.itemsize)
+    missing = -runs.itemsize % WORD_BYTES
     if missing:
-        content = torch.nn.functional.pad(content, (0, missing))
-    return content.view(torch.int64).flatten(1)
+        content = np.pad(content, ((0, 0), (0, missing)))
+    return content.view("<u8")
 
 
-def _sums(words: Tensor, first: int) -> Tensor:
-    """The sum of each row's words, mixed with their places from `first` on; spoils `words`."""
-    places = torch.arange(first + 1, first + 1 + words.shape[1], device=words.device)
-    words += places.mul_(signed(STEP))
-    for _ in range(2):
-        _fold(words).mul_(signed(FACTOR))
-    return _fold(words).sum(1)
-
-
-def _fold(words: Tensor) -> Tensor:
-    """Add the upper half of each word's bits into its lower half, in place."""
-    return words.bitwise_xor_((words >> 32).bitwise_and_(0xFFFFFFFF))
+def _sums(words: Words, first: int) -> Words:
+    """The sum of each run's words, mixed with their places from `first` on; spoils `words`."""
+    sums = np.zeros(len(words), np.uint64)
+    for low in range(0, words.shape[1], PIECE_WORDS):
+        piece = words[:, low : low + PIECE_WORDS]
+        places = np.arange(first + low + 1, first + low + 1 + piece.shape[1], dtype=np.uint64)
+        piece += places * np.uint64(STEP)
+        for _ in range(2):
+            piece ^= piece >> np.uint64(32)
+            piece *= np.uint64(FACTOR)
+        piece ^= piece >> np.uint64(32)
+        sums += piece.sum(axis=1)
+    return sums

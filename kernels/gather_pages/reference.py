@@ -1,10 +1,10 @@
-"""`gather_pages` in torch."""
+"""`gather_pages` without Triton."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from kvlife.kernels.page_sections import contents, staged_rows
+from kvlife.kernels.page_runs import contents, on_host, rows_of, staged
 from kvlife.kernels.planes import Planes
 
 
@@ -12,8 +12,7 @@ def gather_pages_reference(
     arena: Tensor, planes: Planes, pages: Tensor, staging: Tensor, rows: Tensor | None
 ) -> None:
     """Copy pages into staging as the contract says; pages and rows lie inside."""
-    pages, rows = staged_rows(pages, rows)
-    there = rows.to(staging.device)
-    for words, columns in contents(arena, planes, staging):
-        moved = words.index_select(0, pages).flatten(1).to(staging.device)
-        columns.index_copy_(0, there, moved)
+    real, to = rows_of(pages, rows)
+    with on_host(arena) as there, on_host(staging) as beside:
+        for run, column in zip(contents(there, planes), staged(beside, planes), strict=True):
+            column[to] = run[real]
