@@ -1,8 +1,8 @@
 """Narrowing and widening in Triton, the twin of `reference.py`, bit for bit.
 
-The steps and their reasons stand there; here they are short, because a store of bf16 as fp8 is to
-run at the speed of memory: about ten integer operations a value, and no branches. Constants come
-from `formats.py`, by the format's name. Kernels that use this must be launched with
+The steps and their reasons stand there; here they are folded into fewer, because a store of bf16 as
+fp8 is to run at the speed of memory: some 14 instructions a value, and no branch. Constants come
+from `formats.py`; a constexpr may be a format. Kernels that use this must be launched with
 `enable_fp_fusion=False`: a fused multiply-add rounds once where the reference rounds twice.
 """
 
@@ -37,6 +37,28 @@ def dropped(source):
 
 
 @triton.constexpr_function
+def lowest(source):
+    """The bits of the smallest normal value of a format: below it the step stays the same."""
+    return source.min_normal_bits
+
+
+@triton.constexpr_function
+def ruler_over_exponent(source):
+    """What makes of an exponent's bits the ruler that a magnitude is rounded by.
+
+    The ruler's last bit is the step. Beside it there stands, in bits that rounding leaves alone,
+    what takes the bias off: the low bits of the sum are those of the code, once its high bits,
+    where the exponent is, are added to them. It is even, so that ties stay ties to even.
+    """
+    lost = 23 - source.mantissa_bits
+    bias = (source.min_normal_bits + (lost << 23)) >> lost
+    offset = -bias % (1 << source.bits)
+    assert offset % 2 == 0
+    assert offset + (2 << source.mantissa_bits) < 1 << lost
+    return (lost << 23) + offset
+
+
+@triton.constexpr_function
 def same(one, other):
     """Whether two formats are the same."""
     return one == other
@@ -46,29 +68,31 @@ def same(one, other):
 def narrow(values, FORMAT: tl.constexpr):
     """The codes (int32) of fp32 values in a format, sign included."""
     bits = values.to(tl.int32, bitcast=True)
-    size = bits & _MAGNITUDE
     if same(FORMAT, _FP32):
         codes = bits
     else:
-        clamped = tl.minimum(size, field(FORMAT, "max_finite_bits"))
-        rounded = _round_bf16(clamped) if same(FORMAT, _BF16) else _round(clamped, FORMAT)
-        codes = rounded | (((bits >> 31) & 1) << (field(FORMAT, "bits") - 1))
-    return tl.where(size > _INFINITY, nan_of(FORMAT), codes)
+        BITS: tl.constexpr = field(FORMAT, "bits")
+        rounded = _round_bf16(bits) if same(FORMAT, _BF16) else _round(values, FORMAT)
+        codes = rounded | ((bits >> (32 - BITS)) & (1 << (BITS - 1)))
+    is_nan = values != values  # noqa: PLR0124 - NaN alone differs from itself
+    return tl.where(is_nan, nan_of(FORMAT), codes)
 
 
 @triton.jit
-def _round_bf16(size):
+def _round_bf16(bits):
     # The exponents of bf16 are fp32's, so a carry out of the mantissa is right as it falls.
+    size = tl.minimum(bits & _MAGNITUDE, field(_BF16, "max_finite_bits"))
     return (size + 0x7FFF + ((size >> 16) & 1)) >> 16
 
 
 @triton.jit
-def _round(size, FORMAT: tl.constexpr):
-    LOWEST: tl.constexpr = field(FORMAT, "min_normal_bits")
-    exponent = tl.maximum(size & _INFINITY, LOWEST)
-    ruler = exponent + (dropped(FORMAT) << 23)
-    total = size.to(tl.float32, bitcast=True) + ruler.to(tl.float32, bitcast=True)
-    return total.to(tl.int32, bitcast=True) - ruler + ((exponent - LOWEST) >> dropped(FORMAT))
+def _round(values, FORMAT: tl.constexpr):
+    # The order of magnitudes is that of their bits; as values, taking the sign off costs nothing.
+    size = tl.minimum(tl.abs(values), field(FORMAT, "max_finite"))
+    exponent = tl.maximum(size.to(tl.int32, bitcast=True) & _INFINITY, lowest(FORMAT))
+    ruler = (exponent + ruler_over_exponent(FORMAT)).to(tl.float32, bitcast=True)
+    total = (size + ruler).to(tl.int32, bitcast=True)
+    return (total + (total >> dropped(FORMAT))) & ((1 << field(FORMAT, "bits")) - 1)
 
 
 @triton.jit
@@ -98,28 +122,24 @@ def _widen_short(codes, FORMAT: tl.constexpr):
 
 
 @triton.jit
-def largest_of(blocks):
-    """The largest finite magnitude (bits) of each block, along the last axis of three."""
-    size = blocks.to(tl.int32, bitcast=True) & _MAGNITUDE
-    size = tl.where(size > _INFINITY, 0, tl.minimum(size, _INFINITY - 1))
-    return tl.max(size, axis=2)
-
-
-@triton.jit
 def mx_scales(blocks):
-    """The inverse (fp32) and the code of each block's e8m0 scale."""
-    code = tl.maximum((largest_of(blocks) >> 23) - field(_E4M3, "max_exponent"), 0)
+    """The inverse (fp32) and the code of each block's e8m0 scale, along the last axis of three."""
+    # Of a NaN and a number the larger is the number, so that NaN counts only among its like.
+    bits = tl.max(tl.abs(blocks), axis=2).to(tl.int32, bitcast=True)
+    largest = tl.where(bits > _INFINITY, 0, tl.minimum(bits, _INFINITY - 1))
+    code = tl.maximum((largest >> 23) - field(_E4M3, "max_exponent"), 0)
     return ((254 - code) << 23).to(tl.float32, bitcast=True), code
 
 
 @triton.jit
 def fp4_scales(blocks, inverse_scale):
     """The inverse (fp32, the tensor's scale included) and the code of each block's e4m3 scale."""
-    bits = blocks.to(tl.int32, bitcast=True)
-    has_nan = tl.max(((bits & _MAGNITUDE) > _INFINITY).to(tl.int32), axis=2) > 0
-    largest = largest_of(blocks).to(tl.float32, bitcast=True) * inverse_scale
-    sixth = tl.div_rn(largest, tl.full(largest.shape, 6.0, tl.float32))
-    code = tl.where(has_nan, nan_of(_E4M3), narrow(sixth, _E4M3))
+    # The bits of NaN are above those of all numbers.
+    bits = tl.max(blocks.to(tl.int32, bitcast=True) & _MAGNITUDE, axis=2)
+    largest = tl.where(bits > _INFINITY, 0, tl.minimum(bits, _INFINITY - 1))
+    scaled = largest.to(tl.float32, bitcast=True) * inverse_scale
+    sixth = tl.div_rn(scaled, tl.full(scaled.shape, 6.0, tl.float32))
+    code = tl.where(bits > _INFINITY, nan_of(_E4M3), narrow(sixth, _E4M3))
     stored = tl.where(code == 0, 1.0, widen(code, _E4M3))
     ratio = tl.div_rn(tl.zeros_like(stored) + inverse_scale, stored)
     return tl.where(code == 0, 0.0, ratio), code

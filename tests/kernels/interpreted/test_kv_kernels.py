@@ -14,6 +14,7 @@ from kvlife.kernels.store_kv import store_kv
 from kvlife.kernels.store_kv.kernel import store_kv_triton
 from kvlife.kernels.violations import ViolationCode, Violations
 
+# numpy warns where values become infinite, and of NaN; both are clamped or replaced afterwards.
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow):RuntimeWarning")
 
 
