@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import attrs
 
@@ -44,7 +45,8 @@ class Timeline:
     The state *at* a seq is that before its event: after all events below it. States are known
     for seqs in [first_seq, last_seq]: from the log's beginning, or the oldest snapshot where
     earlier history is gone, to its end, or to the violation that ended the run: what a guard
-    refused was never applied, and nothing behind it either.
+    refused was never applied, and nothing behind it either. What a device found late, or an audit,
+    ended the run behind events that were applied.
     """
 
     def __init__(self, run: LogRun) -> None:
@@ -65,7 +67,7 @@ class Timeline:
         self.violated = self._last_violation()
         self.last_seq = run.next_seq
         if self.violated is not None:
-            self.last_seq = self.violated.seq + int(self.violated.applied)
+            self.last_seq = self._end_of(self.violated)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -136,6 +138,17 @@ class Timeline:
         # One that names no event before it ends nothing.
         fits = mark is not None and self.first_seq <= mark.seq < self.run.next_seq - 1
         return mark if fits else None
+
+    def _end_of(self, mark: Violated) -> int:
+        """The seq before which all was applied, where this violation ended the run."""
+        end = mark.seq + int(mark.applied)
+        if mark.applied:
+            with suppress(LogError):
+                later = next(self.run.groups(mark.seq + 1), None)
+                # The mark has the last seq; a group that lies before it was recorded later.
+                if later is not None and later[0].seq < self.run.next_seq - 1:
+                    return self.run.next_seq - 1
+        return end
 
     def _nearest(self, seq: int) -> Ledger:
         """The newest known state at or before `seq`; a snapshot that cannot be read is passed."""

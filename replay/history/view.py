@@ -121,6 +121,8 @@ def _notes(run: LogRun, timeline: Timeline, ended_by: Violated | None) -> list[s
     if ended_by is not None:
         what = f"{ended_by.invariant} was broken by event {ended_by.seq}, which ended the run"
         how = "the state is that behind it" if ended_by.applied else "it was not applied"
+        if timeline.last_seq > ended_by.seq + 1:
+            how = f"found when the events up to {timeline.last_seq - 1} were applied"
         notes.append(f"{what}: {how}")
     return notes
 

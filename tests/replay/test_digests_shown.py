@@ -177,3 +177,37 @@ def test_a_run_that_contents_ended_is_told_as_one(tmp_path, capsys):
     status, _, err = ran(capsys, "shrink", tmp_path / "log", "-o", tmp_path / "small")
     assert status == 2
     assert "recorded content-unchanged at seq 3, which no log shows by itself" in err
+
+
+class AccusingLate(Accusing):
+    """As a device does: the finding comes with a later event."""
+
+    def drain(self, *, wait=False):
+        if not self.found or self.later < 2:
+            self.later += bool(self.found)
+            return []
+        return super().drain(wait=wait)
+
+    later = 0
+
+
+def test_a_finding_that_came_late_ends_the_run_where_it_came(tmp_path, capsys):
+    """The state is that of the end, with all that was applied until then."""
+    observer = Observer(
+        CONFIG, log=LogWriter(tmp_path / "log"), pools=AccusingLate(), checker=Checker(),
+        clock=lambda: 0,
+    )  # fmt: skip
+    for group in [*FACTS, *END, [admitted("r2", 2)]]:
+        observer.observe(*group)
+    with pytest.raises(InvariantViolation, match="content-unchanged broken at seq 3"):
+        observer.observe(allocated([2], [4], [6]))
+    log = open_run(tmp_path / "log")
+    assert [item.event.seq for item in log.events(6)] == [3]
+    status, told = answered(capsys, "inspect", tmp_path / "log")
+    assert (status, told["seq"]) == (0, 5)
+    (note,) = told["notes"]
+    assert note.endswith("event 3, which ended the run: found when the events up to 5 were applied")
+    status, told = answered(capsys, "replay", tmp_path / "log")
+    assert (status, told["digest_ok"]) == (0, True)
+    _, told = answered(capsys, "page", tmp_path / "log", 6)
+    assert [touch["event"] for touch in told["touches"]] == ["Allocated"]
