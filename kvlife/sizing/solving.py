@@ -163,16 +163,11 @@ def solve(demand: Demand, available: int, agree: Agree, *, unit_bytes: int = 1) 
         if why["state_pool_size"] == SHARE:
             kept = state_share(available, demand.state.ratio)
     budget = max(0, available) // unit_bytes * unit_bytes - kept
-    own_pages, why["max_total_num_tokens"] = _most_pages(demand, budget)
+    own_pages, why["max_total_num_tokens"] = _most_pages(demand, slots, budget)
     tokens = _agreed(agree, own_pages * demand.page_size, "tokens")
     num_pages = tokens // demand.page_size
     if num_pages < own_pages:
         why["max_total_num_tokens"] = LEAST_RANK
-    elif num_pages == demand.most_pages and demand.state is not None and slots is not None:
-        # No rank's memory binds: no layer keeps KV a token, and rows are all that uses pages.
-        rows = slots // demand.state.cost.per_request
-        num_pages = min(num_pages, rows * -(-demand.row_capacity // demand.page_size))
-        why["max_total_num_tokens"] = "no request can use more"
     _refuse_few_pages(demand, num_pages, budget, why["max_total_num_tokens"])
     return Sizes(
         num_slots=slots,
@@ -196,11 +191,15 @@ def _agreed(agree: Agree, own: int, what: str) -> int:
     return least
 
 
-def _most_pages(demand: Demand, budget: int) -> tuple[int, str]:
+def _most_pages(demand: Demand, slots: int | None, budget: int) -> tuple[int, str]:
     """The usable pages of the main pool of this rank, and what stopped them from being more."""
     caps = {ENGINE_LIMIT: demand.most_pages}
     for who, limit in demand.token_limits.items():
         caps[who] = limit // demand.page_size
+    if demand.state is not None and slots is not None and not demand.pools[0].groups:
+        # The model keeps states alone: pages take no bytes, and rows are all that uses them.
+        rows = slots // demand.state.cost.per_request
+        caps["no request can use more"] = rows * -(-demand.row_capacity // demand.page_size)
     name = min(caps, key=lambda cap: caps[cap])
     pages = largest(lambda num: demand.paged_bytes(num) <= budget, max(caps[name], 0))
     return pages, name if pages == caps[name] else BUDGET

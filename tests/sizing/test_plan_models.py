@@ -389,3 +389,7 @@ def test_more_memory_than_an_engine_counts():
     assert plan.pool_config.num_pages == 1 << 26
     assert plan.why("max_total_num_tokens").bound == "the most that an engine counts"
     assert planned(geometry, 1 << 48, page_size=256).pool_config.num_pages == (1 << 23) - 1
+    beside = attrs.evolve(
+        geometry, layers=[*geometry.layers, RecurrentState(state=Heads(num=1, dim=256))]
+    )
+    assert planned(beside, 1 << 48, max_running_requests=4).pool_config.num_pages == 1 << 26
