@@ -16,7 +16,9 @@ def available_bytes(
 ) -> Figure:
     """Those of `free - pre_load x (1 - mem_fraction) - reservations`; they may be below 0."""
     if type(pre_load) is not int or pre_load < 1:
-        raise ConfigError(f"pre_model_load_memory is a whole number of bytes, got {pre_load!r}")
+        raise ConfigError(
+            f"pre_model_load_memory is a whole number of bytes above 0, got {pre_load!r}"
+        )
     if free > pre_load:
         raise ConfigError(
             f"{free:,} bytes are free after the weights were loaded, and {pre_load:,} were before:"
