@@ -100,18 +100,21 @@ class HostBackup:
         if self._latest is not None:
             self._done[pin.pin_id] = self._latest
 
-    def is_done(self, pin_id: str) -> bool:
-        """Whether the copy under a pin is complete; that it is, is told once."""
-        done = self._done.get(pin_id)
-        if done is not None and not done.query():
-            return False
+    def forget(self, pin_id: str) -> None:
+        """A pin is gone; whether its copy is complete is not asked any more."""
         self._done.pop(pin_id, None)
-        return True
+        if pin_id in self._begun:
+            self._begun.remove(pin_id)
+
+    def is_done(self, pin_id: str) -> bool:
+        """Whether the copy under a pin is complete."""
+        done = self._done.get(pin_id)
+        return done is None or done.query()
 
     def finish(self) -> None:
         """Wait until all copies are complete."""
-        if self._latest is not None:
-            self._latest.synchronize()
+        for done in self._done.values():
+            done.synchronize()
 
     def _record(self) -> None:
         """All that is on the stream by now lies before the end of these copies."""

@@ -72,7 +72,9 @@ class DecodeSteps:
             size = max(_SMALLEST_GRAPH, 1 << (len(index) - 1).bit_length())
             padded = self._padded.get(size)
             if padded is None:
-                padded = _PaddedStep(self._state, self._step, size, self._capture)
+                # Later steps write to its buffers, in inference mode or outside it.
+                with torch.inference_mode(mode=False):
+                    padded = _PaddedStep(self._state, self._step, size, self._capture)
                 self._padded[size] = padded
             self._last = (index, padded.run(self._uploads, index, taken, crossings, seq))
         return True
@@ -130,8 +132,6 @@ class _PaddedStep:
     the batch are 0, which the kernel passes over.
     """
 
-    # Later steps write to the buffers, in inference mode or outside it.
-    @torch.inference_mode(mode=False)
     def __init__(self, state: DeviceState, step: DecodeStep, size: int, capture: Capture) -> None:
         """Make the buffers."""
         num_groups, device = len(state.groups), state.device

@@ -80,10 +80,13 @@ class DevicePools(Pools):
         self._poison = _byte(poison)
         self._ledger: Ledger | None = None
 
-    # What is made here is written to later, in inference mode or outside it.
-    @torch.inference_mode(mode=False)
     def attach(self, ledger: Ledger) -> None:
         """Make the buffers; raises `ConfigError` where they do not fit, or are another engine's."""
+        # What is made here is written to later, in inference mode or outside it.
+        with torch.inference_mode(mode=False):
+            self._attach(ledger)
+
+    def _attach(self, ledger: Ledger) -> None:
         if self._ledger is not None and self._ledger.next_seq:
             raise ConfigError("these pools serve an engine already: make new ones for this engine")
         layout = ledger.layout
@@ -104,7 +107,9 @@ class DevicePools(Pools):
         self._steps = DecodeSteps(self.state, uploads, capture_graph if captures else None)
         self._content: PageContent | None = None
         if self._checks_content:
-            self._content = PageContent(ledger, self._buffers, uploads)
+            self._content = PageContent(
+                ledger, self._buffers, uploads, poisons=self._poison is not None
+            )
         self._agreement = Agreement(self.state, ledger)
         self._watch = ViolationWatch(self.state.violations)
         self._found: list[DeviceFinding] = []
@@ -161,7 +166,8 @@ class DevicePools(Pools):
         if kind not in _KEEPS_SLOTS:
             self._steps.forget_slots()
         if kind is Resized:
-            self._resize(event, change, seq)
+            with torch.inference_mode(mode=False):
+                self._resize(event, change, seq)
             return
         self._copy_before(event, change)
         freed = self._fold.apply(event, change, seq)
@@ -170,7 +176,6 @@ class DevicePools(Pools):
         if self._poison is not None and freed:
             self._fill(freed, seq)
 
-    @torch.inference_mode(mode=False)
     def _resize(self, event: Event, change: Change, seq: int) -> None:
         self._fold.apply(event, change, seq)
         self._steps.forget()
@@ -186,6 +191,8 @@ class DevicePools(Pools):
                 self._backup.save(change.saved)
             elif isinstance(event, Pinned) and event.kind == "copy":
                 self._backup.note(event)
+            elif isinstance(event, Unpinned):
+                self._backup.forget(event.pin_id)
 
     def _copy_shared(self, copies: I32) -> None:
         """The content of shared pages goes to the new ones that rows get in their place."""
@@ -286,7 +293,7 @@ class DevicePools(Pools):
         buffers.store(layer, k, v, slots)
 
     def copy_done(self, pin_id: str) -> bool:
-        """Whether the copy under a pin is complete; that it is, is told once."""
+        """Whether the copy under a pin is complete."""
         return self._backup is None or self._backup.is_done(pin_id)
 
     def finish_copies(self) -> None:
