@@ -11,6 +11,8 @@ pages. It defines the verbs that its allocator has, and leaves out the others:
     fork(rid, child)        a child with the same tokens, sharing published pages
     free(rid), abort(rid)   the end, and the end by the other code path
     preempt(rid)            its pages go; it may be admitted again under the same id
+    back_up(rid)            as preempt, and what only it has is kept elsewhere (on the host, in
+                            `host_pages` pages); admitted again it has the same tokens, and more
     evict(num_pages)        cached pages that nobody holds become free, at most so many
     reset()                 the whole cache goes
     pin(pin_id, rid), unpin(pin_id)
@@ -98,6 +100,14 @@ class Preempts(Protocol):
 
 
 @runtime_checkable
+class BacksUp(Protocol):
+    """A request can lose its pages and come back to what it had in them."""
+
+    def back_up(self, rid: str) -> None:
+        """Take a request's pages away, and keep what only it has."""
+
+
+@runtime_checkable
 class Evicts(Protocol):
     """Cached pages can be given back on demand."""
 
@@ -132,6 +142,7 @@ class EveryVerb(
     Forks,
     Aborts,
     Preempts,
+    BacksUp,
     Evicts,
     Resets,
     Pins,
@@ -184,7 +195,10 @@ class WatchesItself(Protocol):
         """Who is told."""
 
 
-VERBS = (Allocator, Extends, Publishes, RollsBack, Forks, Aborts, Preempts, Evicts, Resets, Pins)
+VERBS = (
+    *(Allocator, Extends, Publishes, RollsBack, Forks, Aborts, Preempts, BacksUp),
+    *(Evicts, Resets, Pins),
+)
 LOOKS = (ShowsTables, ShowsPublished, ShowsRefs, ShowsLens)
 
 

@@ -97,6 +97,10 @@ class EngineAdapter:
         """Retract."""
         self._engine.retract(rid)
 
+    def back_up(self, rid: str) -> None:
+        """Retract, with a backup where the host has room for it."""
+        self._engine.retract_with_backup(rid)
+
     def evict(self, num_pages: int) -> None:
         """Evict."""
         self._engine.evict(num_pages)

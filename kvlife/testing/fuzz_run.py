@@ -44,6 +44,7 @@ class FuzzRun(stateful.RuleBasedStateMachine):
         self.calls: list[Call] = []
         self.tokens: dict[str, list[int]] = {}
         self.waiting: dict[str, None] = {}
+        self.kept: dict[str, list[int]] = {}
         self.pins: dict[str, None] = {}
         self.adapter: Allocator | None = None
         self.able: frozenset[type] = frozenset()
@@ -64,6 +65,7 @@ class FuzzRun(stateful.RuleBasedStateMachine):
             max_context_len=page_size * num_pages,
             # Whether two pages may hold the same is the allocator's own business.
             duplicates=not watches_itself,
+            host_pages=num_pages if hasattr(make, "back_up") else 0,
         )
         self._watch: Watch | None = None
         if watches_itself:
@@ -192,6 +194,7 @@ class FuzzRun(stateful.RuleBasedStateMachine):
 
     def _begin(self, rid: str, tokens: list[int]) -> None:
         self.waiting.pop(rid, None)
+        self.kept.pop(rid, None)
         self._names.add(rid)
         self.tokens[rid] = list(tokens)
 

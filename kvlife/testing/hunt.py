@@ -10,9 +10,9 @@ from unittest import TestCase
 
 import attrs
 
-from kvlife.testing.adapter import Allocator, check_adapter
+from kvlife.testing.adapter import Allocator, BacksUp, check_adapter
 from kvlife.testing.extra import hypothesis, stateful
-from kvlife.testing.machine import LifecycleMachine
+from kvlife.testing.machine import BackingUpMachine, LifecycleMachine
 from kvlife.testing.minimize import minimize
 from kvlife.testing.program import text_of
 from kvlife.testing.strategies import PAGE_SIZES
@@ -44,7 +44,8 @@ def machine_of(
         "failing": [],
         "__doc__": f"Random lives of requests, given to {adapter_type.__name__}.",
     }
-    return type(f"{adapter_type.__name__}Machine", (LifecycleMachine,), fields)
+    base = BackingUpMachine if issubclass(adapter_type, BacksUp) else LifecycleMachine
+    return type(f"{adapter_type.__name__}Machine", (base,), fields)
 
 
 def fuzz(

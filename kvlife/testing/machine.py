@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kvlife.testing.adapter import (
     Aborts,
     Allocator,
+    BacksUp,
     Evicts,
     Extends,
     Forks,
@@ -92,8 +93,8 @@ class LifecycleMachine(FuzzRun):
 
     @_verb(Allocator, room=True, rid=_NEW_OR_WAITING, tokens=_PROMPT)
     def admit(self, rid: str, tokens: list[int]) -> None:
-        """Begin a request, or bring a preempted one back."""
-        hits = [0]
+        """Begin a request, or bring a preempted one back; one that was kept has what it had."""
+        hits, tokens = [0], [*self.kept.get(rid, ()), *tokens]
         if self._do(lambda: hits.append(self._verbs.admit(rid, list(tokens)) or 0)):
             self._begin(rid, tokens)
             self._tell("admit", rid, hit_len=hits[-1])
@@ -172,3 +173,18 @@ class LifecycleMachine(FuzzRun):
         if self._do(lambda: self._verbs.unpin(pin_id)):
             del self.pins[pin_id]
             self._tell("unpin", pin_id=pin_id)
+
+
+class BackingUpMachine(LifecycleMachine):
+    """As `LifecycleMachine`, for allocators that keep what a request had and bring it back.
+
+    A class of its own, so that the runs of all others are what they were.
+    """
+
+    @_verb(BacksUp, "tokens", rid=_LIVE)
+    def back_up(self, rid: str) -> None:
+        """Take a request's pages away, and keep what was in them; it may come back."""
+        held = self.tokens[rid]
+        self._end("back_up", rid, self._verbs.back_up)
+        if rid not in self.tokens:
+            self.waiting[rid], self.kept[rid] = None, held

@@ -15,13 +15,16 @@ from kvlife.testing.program import Argument, Call, Program
 _SIMPLER = {
     "abort": ("free",),
     "preempt": ("free", "abort"),
+    "back_up": ("preempt", "free", "abort"),
     "fork": ("publish", "admit"),
     "reset": ("evict",),
     "extend": ("publish",),
     "admit": ("evict",),
 }
-_RANK = {"publish": 1, "free": 2, "abort": 3, "evict": 4, "reset": 5, "preempt": 6, "extend": 7}
-_LAST_RANK = 8
+# What a program is easiest to read with, first.
+_READABLE = ("publish", "free", "abort", "evict", "reset", "preempt", "extend", "back_up")
+_RANK = {verb: rank for rank, verb in enumerate(_READABLE)}
+_LAST_RANK = len(_RANK)
 # Programs of so few calls are tried with two changes at once.
 _FEW = 8
 
@@ -134,7 +137,7 @@ def _simpler_verbs(program: Program) -> Iterator[Program]:
             if verb == "evict":
                 args = {"num_pages": 1}
             yield _with(program, idx, Call(verb, args))
-            if call.verb == "preempt":
+            if call.verb in ("preempt", "back_up") and verb != "preempt":
                 # Who comes back from a preemption is somebody else after an end.
                 back = {str(call.args["rid"]): f"r{len(_names(program)) + 1}"}
                 later = tuple(_renamed(other, back) for other in program[idx + 1 :])

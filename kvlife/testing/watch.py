@@ -106,7 +106,8 @@ class Watch:
         pages = self._let_go(held, books)
         pages += self._let_go_by_mistake(held, books)
         row = self._row(rid)
-        if verb == "preempt":
+        if verb in ("preempt", "back_up"):
+            # Where it is kept, the books do not show.
             self.observer.observe(Retracted(rid, row, None, (ints(pages),)))
         else:
             ledger = self.observer.ledger
