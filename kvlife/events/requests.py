@@ -33,7 +33,10 @@ class Admitted:
 
 @attrs.define(eq=False)
 class Resumed:
-    """Back from the waiting table: as Admitted, and pages restored from the host backup."""
+    """Back from the waiting table: as Admitted, and pages restored from the host backup.
+
+    All host pages of the backup are given back, whether anything is restored or not.
+    """
 
     CODE: ClassVar[int] = 2
 
@@ -119,7 +122,10 @@ class WindowEvicted:
 
 @attrs.define(eq=False)
 class Released:
-    """The request is gone: its row is unbound and lets go, or drains while steps are in flight."""
+    """The request is gone: its row is unbound and lets go, or drains while steps are in flight.
+
+    One that waits gives the host pages of its backup back.
+    """
 
     CODE: ClassVar[int] = 8
     REASONS: ClassVar[tuple[str, ...]] = ("finished", "aborted", "lost")
@@ -133,7 +139,11 @@ class Released:
 
 @attrs.define(eq=False)
 class Retracted:
-    """The record moves to the waiting table, without a row."""
+    """The record moves to the waiting table, without a row.
+
+    A backup takes FREE host pages, one for each page of [protected, committed) that the row
+    references, in the order of the groups and in each of its page table.
+    """
 
     CODE: ClassVar[int] = 9
 
