@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kvlife.invariants.effect import holder_of
 from kvlife.ledger import Ledger, PageSpace, PageState, RowState
 from kvlife.replay.output.columns import counted
-from kvlife.replay.output.event_words import numbers
+from kvlife.replay.output.event_words import HOST, numbers
 from kvlife.replay.output.quoting import printable
 
 Index = npt.NDArray[np.intp]
@@ -57,11 +57,13 @@ def difference_of(left: Ledger, right: Ledger) -> StateDifference:
     entries: list[Entry] = []
     counts: dict[str, int] = {}
     named: list[tuple[int, int]] = []
-    for space_idx in range(min(len(left.spaces), len(right.spaces))):
-        pages = _pages_apart(left.spaces[space_idx], right.spaces[space_idx])
-        _count(counts, "pages", pages.size)
-        named += [(space_idx, page) for page in pages[:MAX_TOLD].tolist()]
-        entries += _of_space(left, right, space_idx, pages)
+    pairs = [*_pairs(left, right)]
+    for pair in pairs:
+        pages = _pages_apart(pair.left, pair.right)
+        _count(counts, "host pages" if pair.idx is None else "pages", pages.size)
+        if pair.idx is not None:
+            named += [(pair.idx, page) for page in pages[:MAX_TOLD].tolist()]
+        entries += _of_pair(pair, pages)
     rows = _rows_apart(left, right)
     _count(counts, "rows", rows.size)
     entries += [_of_row(left, right, row) for row in rows[:MAX_TOLD].tolist()]
@@ -72,12 +74,42 @@ def difference_of(left: Ledger, right: Ledger) -> StateDifference:
         for key in apart[:MAX_TOLD]:
             what = f"{_ONE[name]} {printable(str(key))}"
             entries.append(Entry(what, mine.get(key, "none"), other.get(key, "none")))
-    for space_idx in range(min(len(left.spaces), len(right.spaces))):
-        entry = _free_lists(left, right, space_idx)
+    for pair in pairs:
+        entry = _free_lists(pair)
         if entry is not None:
             _count(counts, "free lists", 1)
             entries.append(entry)
     return StateDifference(tuple(entries), counts, tuple(named), tuple(rows[:MAX_TOLD].tolist()))
+
+
+@attrs.frozen(eq=False)
+class _Pair:
+    """A page space of two states; `idx` is None for the host's.
+
+    `groups` are for each state the names of the cache groups that share it, or none.
+    """
+
+    name: str
+    left: PageSpace
+    right: PageSpace
+    idx: int | None
+    groups: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def _pairs(left: Ledger, right: Ledger) -> Iterator[_Pair]:
+    """The spaces that both states have, the host's last."""
+    for space, mine, other in zip(left.layout.spaces, left.spaces, right.spaces, strict=False):
+        groups = (_sharing(left, space.idx), _sharing(right, space.idx))
+        yield _Pair(space.name, mine, other, space.idx, groups)
+    if left.host is not None and right.host is not None:
+        yield _Pair(HOST, left.host, right.host, None, ((), ()))
+
+
+def _sharing(ledger: Ledger, space_idx: int) -> tuple[str, ...]:
+    """The names of all groups where several share a space, else none."""
+    groups = ledger.layout.groups
+    several = sum(group.space_idx == space_idx for group in groups) > 1
+    return tuple(group.name for group in groups) if several else ()
 
 
 _ONE = {
@@ -103,10 +135,9 @@ def _pages_apart(left: PageSpace, right: PageSpace) -> Index:
     return np.flatnonzero(apart)
 
 
-def _of_space(left: Ledger, right: Ledger, space_idx: int, pages: Index) -> Iterator[Entry]:
+def _of_pair(pair: _Pair, pages: Index) -> Iterator[Entry]:
     """Pages of a space, those to which the same has happened in one entry."""
-    mine, other = left.spaces[space_idx], right.spaces[space_idx]
-    name = left.layout.spaces[space_idx].name
+    mine, other, name = pair.left, pair.right, pair.name
     if mine.num_pages != other.num_pages:
         yield Entry(
             f"size of {name}", counted(mine.num_pages, "page"), counted(other.num_pages, "page")
@@ -120,7 +151,10 @@ def _of_space(left: Ledger, right: Ledger, space_idx: int, pages: Index) -> Iter
         alike = pages[kinds.ravel() == kind]
         page = int(alike[0])
         with_key = alike.size == 1 and _key(mine, page) != _key(other, page)
-        told = [_page(side, space_idx, page, with_key=with_key) for side in (left, right)]
+        told = [
+            _page(side, page, groups, with_key=with_key)
+            for side, groups in zip((mine, other), pair.groups, strict=True)
+        ]
         which = f"page {page}" if alike.size == 1 else f"pages {numbers(alike)}"
         yield Entry(f"{which} of {name}", *told)
 
@@ -138,8 +172,7 @@ def _key(space: PageSpace, page: int) -> int:
     return int(space.key[page]) if page < space.num_pages else 0
 
 
-def _page(ledger: Ledger, space_idx: int, page: int, *, with_key: bool) -> str:
-    space = ledger.spaces[space_idx]
+def _page(space: PageSpace, page: int, groups: tuple[str, ...], *, with_key: bool) -> str:
     if page >= space.num_pages:
         return "not there"
     told = PageState(space.state[page]).name
@@ -150,8 +183,8 @@ def _page(ledger: Ledger, space_idx: int, page: int, *, with_key: bool) -> str:
         told += f", pins {space.pins[page]}"
     if with_key:
         told += f", key {space.key[page]:016x}"
-    if sum(group.space_idx == space_idx for group in ledger.layout.groups) > 1:
-        told += f", of group {ledger.layout.groups[space.group[page]].name}"
+    if groups:
+        told += f", of group {groups[space.group[page]]}"
     return told
 
 
@@ -261,16 +294,17 @@ def _book(ledger: Ledger, name: str) -> dict[str | int, str]:
     return {step: f"rows {numbers(opened.rows)}" for step, opened in ledger.steps.items()}
 
 
-def _free_lists(left: Ledger, right: Ledger, space_idx: int) -> Entry | None:
+def _free_lists(pair: _Pair) -> Entry | None:
     """The same free pages in another order: the next allocations will differ."""
-    mine, other = (ledger.spaces[space_idx].free for ledger in (left, right))
+    mine, other = pair.left.free, pair.right.free
     if mine.num_free != other.num_free or not mine.num_free:
         return None
     heads = [free.head(free.num_free) for free in (mine, other)]
     places = np.flatnonzero(heads[0] != heads[1])
     if not places.size or not np.array_equal(np.sort(heads[0]), np.sort(heads[1])):
         return None
-    name = left.layout.spaces[space_idx].name
     place = int(places[0])
     told = [f"page {head[place]}" for head in heads]
-    return Entry(f"free list of {name}: what is taken {counted(place, 'page')} from now", *told)
+    return Entry(
+        f"free list of {pair.name}: what is taken {counted(place, 'page')} from now", *told
+    )

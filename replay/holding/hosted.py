@@ -16,10 +16,9 @@ from kvlife.log import LogRun
 from kvlife.replay.history.touches import Touch
 from kvlife.replay.history.whence import events_at, next_naming
 from kvlife.replay.holding.losing import Story
+from kvlife.replay.output.event_words import HOST
 
 Bools = npt.NDArray[np.bool_]
-
-HOST = "the host"
 
 
 @attrs.frozen(kw_only=True)

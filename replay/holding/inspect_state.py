@@ -23,7 +23,6 @@ from kvlife.replay.holding.holdings import (
     Holdings,
     PageCount,
 )
-from kvlife.replay.holding.hosted import HOST
 from kvlife.replay.output.columns import (
     Line,
     Signs,
@@ -34,6 +33,7 @@ from kvlife.replay.output.columns import (
     share_bar,
     window_bar,
 )
+from kvlife.replay.output.event_words import HOST
 from kvlife.replay.output.quoting import printable
 
 BAR = 22

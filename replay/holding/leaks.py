@@ -17,10 +17,11 @@ from kvlife.replay.history.refused import Refused, objection, refused_event
 from kvlife.replay.history.view import View
 from kvlife.replay.history.whence import bindings, events_at
 from kvlife.replay.holding.holdings import Holdings
-from kvlife.replay.holding.hosted import HOST, host_story
+from kvlife.replay.holding.hosted import host_story
 from kvlife.replay.holding.losing import Story, Teller, Wanted
 from kvlife.replay.holding.lost import LostPages
 from kvlife.replay.output.columns import counted
+from kvlife.replay.output.event_words import HOST
 from kvlife.replay.replaying.outcome import Found
 
 Advance = Callable[[int], None]

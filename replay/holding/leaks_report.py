@@ -11,12 +11,12 @@ from kvlife.replay.history.evidence import pages_named
 from kvlife.replay.history.next_commands import next_commands
 from kvlife.replay.history.view import View
 from kvlife.replay.holding.holdings import EVICTABLE, FREE, KINDS, LOST, PageCount
-from kvlife.replay.holding.hosted import HOST, HostCount
+from kvlife.replay.holding.hosted import HostCount
 from kvlife.replay.holding.inspect_json import host_json, view_json
 from kvlife.replay.holding.leaks import Holder, Leaks, Lot
 from kvlife.replay.output.columns import Line, aligned, counted, duration, noted, ranges
 from kvlife.replay.output.event_json import item_json
-from kvlife.replay.output.event_words import kind_of
+from kvlife.replay.output.event_words import HOST, kind_of
 from kvlife.replay.output.quoting import printable
 from kvlife.replay.replaying.outcome import Found
 

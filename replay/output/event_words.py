@@ -18,6 +18,8 @@ Ints = npt.NDArray[np.int32] | npt.NDArray[np.uint64]
 
 # So many runs of numbers are written out, and so many signs of an id.
 MAX_RUNS = 6
+# What pages that are on no device are said to be of.
+HOST = "the host"
 MAX_SIGNS = 64
 
 _SAYS_NOTHING = (("namespace", "0"), ("evict_floor", "0"))

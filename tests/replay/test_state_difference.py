@@ -1,9 +1,10 @@
 """Where two states differ, in words and numbers."""
 
+import attrs
 import recorded_runs as made
 
 from kvlife import CacheGroup, Observer, PoolConfig
-from kvlife.events import Pinned, Resized, Retracted, SessionSaved, StepDispatched
+from kvlife.events import Pinned, Released, Resized, Retracted, SessionSaved, StepDispatched
 from kvlife.ledger import Ledger
 from kvlife.log import open_run
 from kvlife.replay.finding.state_difference import MAX_TOLD, difference_of
@@ -127,3 +128,42 @@ def test_numbers_are_written_as_ranges():
     assert numbers([1, 2, 3, 9, 8, 7, 5]) == "1-3 9 8 7 5"
     assert numbers([1, 3, 5, 7, 9, 11]) == "1 3 5 7 9 11"
     assert numbers([1, 3, 5, 7, 9, 11, 12, 20, 21]) == "1 3 5 7 9 11-12 … 9 in all"
+
+
+def test_pages_of_the_host_are_compared():
+    """r1 was aborted with its host pages in one run, and without them in the other."""
+    config = attrs.evolve(made.CONFIG, host_pages=8)
+    facts = [
+        *made.life_of("r1", 1, [1, 2])[:3],
+        Retracted("r1", 1, made.ints(1, 2), (made.ints(1, 2),)),
+    ]
+    left, right = Ledger(config), Ledger(config)
+    for ledger, kept in ((left, made.ints(1, 2)), (right, made.ints())):
+        end = Released("r1", None, "aborted", (made.ints(),), kept)
+        for seq, event in enumerate([*facts, end]):
+            ledger.apply(event, seq)
+    told, counts = entries(left, right)
+    assert told == {"pages 1-2 of the host": ("FREE", "PRIVATE, refs 1")}
+    assert counts == {"host pages": 2}
+
+
+def test_free_pages_of_the_host_in_another_order_are_a_difference():
+    """Two backups that are given back in another order leave the same pages free, not in order."""
+    config = attrs.evolve(made.CONFIG, host_pages=8)
+    ledgers = Ledger(config), Ledger(config)
+    for ledger, rids in zip(ledgers, (("r1", "r2"), ("r2", "r1")), strict=True):
+        events = []
+        for number, rid in enumerate(("r1", "r2"), 1):
+            page = made.ints(number)
+            events += [made.admitted(rid, number, 4), made.allocated([number], [4], [number])]
+            events += [made.committed([number], [4]), Retracted(rid, number, page, (page,))]
+        none = (made.ints(),)
+        events += [
+            Released(rid, None, "aborted", none, made.ints(1 + (rid == "r2"))) for rid in rids
+        ]
+        for seq, event in enumerate(events):
+            ledger.apply(event, seq)
+    told, counts = entries(*ledgers)
+    key = "free list of the host: what is taken 0 pages from now"
+    assert told == {key: ("page 2", "page 1")}
+    assert counts == {"free lists": 1}
