@@ -240,8 +240,7 @@ def _touched(touched: StateDifference) -> Iterator[Line]:
         yield "", f"touched     {entry.what}: {entry.left} -> {entry.right}"
     more = sum(touched.counts.values()) - len(touched.entries)
     if more > 0:
-        counted = ", ".join(f"{num:,} {name}" for name, num in touched.counts.items())
-        yield "", f"touched     in all {counted}"
+        yield "", f"touched     in all {touched.told}"
 
 
 def _certainty(answer: Answer) -> Iterator[Line]:

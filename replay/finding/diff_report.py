@@ -100,8 +100,7 @@ def _state_lines(apart: StateDifference) -> Iterator[Line]:
 def _states(apart: StateDifference) -> str:
     if apart.is_empty:
         return "the state is the same in both"
-    counted = ", ".join(f"{num:,} {name}" for name, num in apart.counts.items())
-    return f"the states differ: {counted}"
+    return f"the states differ: {apart.told}"
 
 
 def _later_lines(comparison: Comparison) -> Iterator[Line]:

@@ -51,6 +51,12 @@ class StateDifference:
         """Whether the states are the same."""
         return not self.counts
 
+    @property
+    def told(self) -> str:
+        """How many of each kind differ, in words."""
+        kinds = self.counts.items()
+        return ", ".join(counted(num, kind.removesuffix("s"), kind) for kind, num in kinds)
+
 
 def difference_of(left: Ledger, right: Ledger) -> StateDifference:
     """Compare two ledgers, whose pools may be of different sizes."""

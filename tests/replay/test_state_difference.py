@@ -83,6 +83,12 @@ def test_pages_to_which_the_same_happened_are_told_together():
     assert counts == {"pages": 10, "rows": 1}
 
 
+def test_one_of_a_kind_is_told_as_one():
+    """One row and its request in words, beside two pages."""
+    facts = made.life_of("r1", 1, [1, 2])[:2]
+    assert difference_of(ledger_of(), ledger_of(*facts)).told == "2 pages, 1 row, 1 request"
+
+
 def test_many_rows_are_counted_and_a_few_told():
     """Of 20 rows that differ the first few are told."""
     config = PoolConfig(page_size=4, num_pages=64, max_requests=24, max_context_len=16)
