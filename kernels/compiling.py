@@ -108,6 +108,19 @@ def compile_specimen(specimen: Specimen, target: str) -> Compiled:
     )
 
 
+def flaws_of(specimen: Specimen, compiled: Compiled) -> list[str]:
+    """What a kernel must not show, in words: spills, local memory, narrow accesses."""
+    flaws = []
+    if compiled.spills:
+        flaws.append(f"{compiled.spills} spills")
+    if compiled.local_bytes:
+        flaws.append(f"{compiled.local_bytes} bytes of local memory")
+    widths = {"load": compiled.widest_load, "store": compiled.widest_store}
+    needed = specimen.widest or 0
+    flaws += [f"no {way} of {needed} bytes" for way in specimen.ways if widths[way] < needed]
+    return flaws
+
+
 def _built(specimen: Specimen, target: str) -> Any:  # Any: triton has no types
     require("triton")
     # Triton takes most of a second to load, and only compiling needs it here.

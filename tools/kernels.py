@@ -18,6 +18,7 @@ from kvlife.kernels.compiling import (
     Compiled,
     Specimen,
     compile_specimen,
+    flaws_of,
     operations,
     specimens_of,
 )
@@ -25,20 +26,6 @@ from kvlife.kernels.compiling import (
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = ("operation", "kernel", "target", "regs", "shared", "spills", "local", "load", "store")
 ROW = "{:<15}{:<34}{:<8}{:>5}{:>8}{:>8}{:>7}{:>6}{:>7}"
-
-
-def flaws_of(specimen: Specimen, compiled: Compiled) -> list[str]:
-    """What a kernel must not show, in words."""
-    flaws = []
-    if compiled.spills:
-        flaws.append(f"{compiled.spills} spills")
-    if compiled.local_bytes:
-        flaws.append(f"{compiled.local_bytes} bytes of local memory")
-    widths = {"load": compiled.widest_load, "store": compiled.widest_store}
-    for way in specimen.ways:
-        if specimen.widest is not None and widths[way] < specimen.widest:
-            flaws.append(f"no {way} of {specimen.widest} bytes")
-    return flaws
 
 
 def compiled_kernels(
@@ -72,7 +59,7 @@ def show(chosen: list[str], targets: list[str]) -> int:
         )
         print(ROW.format(operation, specimen.name, compiled.target, *numbers), flush=True)
         flaws = flaws_of(specimen, compiled)
-        found += [f"{specimen.name} on {compiled.target}: {flaw}" for flaw in flaws]
+        found += [f"{operation}: {specimen.name} on {compiled.target}: {flaw}" for flaw in flaws]
     print(f"{num} kernels compiled; {len(found)} flaws", *found, sep="\n  ")
     return 1 if found or not num else 0
 
@@ -89,9 +76,12 @@ def environment_with(version: str) -> Path:
         return python
     print(f"Making an environment with Triton {version} in {folder}", flush=True)
     venv.create(folder, clear=True, with_pip=True)
-    subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--no-deps", f"triton=={version}"], check=True
-    )
+    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", f"triton=={version}"]
+    if subprocess.run(command, check=False).returncode:
+        sys.exit(
+            f"pip could not install Triton {version}, see above: is there such a version, and the "
+            f"network? Then run the same again."
+        )
     # What lies in a site folder of its own is found first; the rest comes from here.
     (site,) = folder.glob("lib/python*/site-packages")
     others = [entry for entry in sys.path if entry.endswith("-packages")]

@@ -17,9 +17,10 @@ from kvlife.kernels.violations import ViolationCode, Violations, note
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
 Bools = npt.NDArray[np.bool_]
 
-ONE = np.int32(1)
+ZERO, ONE = np.array(0, np.int32), np.array(1, np.int32)
 FREE, PRIVATE, CACHED = int(PageState.FREE), int(PageState.PRIVATE), int(PageState.CACHED)
 
 
@@ -34,16 +35,48 @@ class _Pool:
     size: int
     roomy: bool
 
+    # What meets arrays at every step, as arrays of one number: numpy converts those in no time.
+    _widths: U32 = attrs.field(init=False)
+    _sizes: I32 = attrs.field(init=False)
+    _shift: I32 | None = attrs.field(init=False, default=None)
+    _last_page: U32 = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._widths = np.array(self.width, np.uint32)
+        self._sizes = np.array(self.size, np.int32)
+        self._last_page = np.array(self.num_pages - 1, np.uint32)
+        if self.size & (self.size - 1) == 0:
+            self._shift = np.array(self.size.bit_length() - 1, np.int32)
+
     @property
     def num_pages(self) -> int:
         return len(self.state)
 
     def split(self, lengths: I32) -> tuple[I32, I32]:
         """The page of each position among its row's, and its place on the page."""
-        if self.size & (self.size - 1):
-            idx = lengths // self.size
-            return idx, lengths - idx * self.size
-        return lengths >> (self.size.bit_length() - 1), lengths & (self.size - 1)
+        if self._shift is None:
+            idx = lengths // self._sizes
+            return idx, lengths - idx * self._sizes
+        return lengths >> self._shift, lengths & (self._sizes - ONE)
+
+    def has_entries(self, idx: I32) -> bool:
+        """Whether all are inside a row; as unsigned, a negative number is too large as well."""
+        return not _any(idx.view(np.uint32) >= self._widths)
+
+    def has_pages(self, pages: I32) -> bool:
+        """Whether all are pages of the space, and none is the reserved one."""
+        return not _any((pages - ONE).view(np.uint32) >= self._last_page)
+
+    def take(self, spots: I64) -> None:
+        """FREE pages, each named once, become PRIVATE with one reference more."""
+        self.state[spots] = PRIVATE
+        self.refs[spots] = self.refs.take(spots) + ONE
+
+    def slots(self, pages: I32, offset: I32) -> I32:
+        """The slots at these places; `pages` is written over."""
+        pages *= self._sizes
+        pages += offset
+        return pages
 
 
 @attrs.frozen(eq=False)
@@ -177,30 +210,26 @@ def _any(amiss: Bools) -> bool:
 def _plain_step(pool: _Pool, start: I64, old: I32, given: I32) -> I32 | None:
     """The slots where nothing is amiss; else None, and nothing has changed."""
     idx, offset = pool.split(old)
-    # As unsigned, a negative number is too large as well.
-    if _any(idx.view(np.uint32) >= pool.width):
+    if not pool.has_entries(idx):
         return None
     at = start + idx
     page = pool.table.take(at)
-    crossing = offset == 0
-    if (given != 0).tobytes() != crossing.tobytes():
+    if (given != ZERO).tobytes() != (offset == ZERO).tobytes():
         return None
-    new = crossing.nonzero()[0]
-    if new.size:
-        fresh = given.take(new)
-        page[new] = fresh
-        taken = pool.state.take(fresh, mode="clip").tobytes()
-        if taken.count(0) < len(taken) or len(set(fresh.tolist())) < fresh.size:
-            return None
-    if _any((page - 1).view(np.uint32) >= pool.num_pages - 1):
+    crossing = given.nonzero()[0]
+    if not crossing.size:
+        return pool.slots(page, offset) if pool.has_pages(page) else None
+    fresh = given.take(crossing)
+    page[crossing] = fresh
+    if not pool.has_pages(page):
         return None
-    if new.size:
-        pool.table[at[new]] = fresh
-        pool.state[fresh] = PRIVATE
-        pool.refs[fresh] += 1
-    page *= pool.size
-    page += offset
-    return page
+    spots = fresh.astype(np.int64)
+    states = pool.state.take(spots).tobytes()
+    if states.count(0) < len(states) or len(set(fresh.tolist())) < fresh.size:
+        return None
+    pool.table[at.take(crossing)] = fresh
+    pool.take(spots)
+    return pool.slots(page, offset)
 
 
 def _any_step(

@@ -89,7 +89,7 @@ def test_the_states_have_the_ledgers_numbers():
 @pytest.mark.soak
 @pytest.mark.parametrize("often", [1, 2, 9])
 def test_random_moves_leave_both_alike(often, seed):
-    """After each of many moves of pages in any state, some named up to nine times, columns agree."""
+    """After each of many moves of pages in any state, named up to nine times, columns agree."""
     rng = np.random.default_rng(seed)
     twins = Twins()
     for step in range(NUM_MOVES):
