@@ -19,6 +19,7 @@ from kvlife.events import (
     Retracted,
     RolledBack,
     SessionClosed,
+    SessionRestored,
     SessionSaved,
     StepDispatched,
     StepSettled,
@@ -265,9 +266,20 @@ def _window_move_lost(spot: Spot) -> Injection | None:
             return "refs-balance" if goes else None
         if isinstance(other, StepSettled):
             return "refs-balance" if behind & set(other.drained.tolist()) else None
+        if isinstance(other, RolledBack | SessionSaved | SessionRestored):
+            return "refs-balance" if _leaves_more(ledger, other, group.idx) else None
         return _evicts_locked(ledger, other, pages)
 
     return Injection(later=later)
+
+
+def _leaves_more(
+    ledger: Ledger, event: RolledBack | SessionSaved | SessionRestored, g: int
+) -> bool:
+    """Whether a row that is cut leaves pages of a group that the event does not name."""
+    gone_at = derive(ledger, event).gone_at or ()
+    left = ledger.tables[g][gone_at[g]]
+    return bool(np.setdiff1d(left[left != 0], event.pages[g]).size)
 
 
 @FAULTS.at(
