@@ -18,6 +18,7 @@ from kvlife.pools.contract import DeviceFinding
 if TYPE_CHECKING:
     from kvlife.kernels.violations import Violation
     from kvlife.ledger import Ledger
+    from kvlife.pools.kept_digests import KeptDigests
     from kvlife.pools.readings import Reading
 
 CONTENT = "content-unchanged"
@@ -28,9 +29,10 @@ Objects = npt.NDArray[np.object_]
 
 @attrs.frozen(eq=False)
 class Look:
-    """Pages that were held against digests at an event: what was expected, since when, for whom.
+    """Pages that were held against digests at an event: which were expected, since when, for whom.
 
-    `holders` are those of the reading's rows then, one for each page that the reading names.
+    `holders` are those of the reading's rows then, one for each page that the reading names; `kept`
+    is where the digests were kept, None for those of a copy's source.
     """
 
     seq: int
@@ -39,7 +41,9 @@ class Look:
     pages: I32
     since: npt.NDArray[np.int64]
     owner: Objects
-    expected: Tensor | None = None
+    expected: Tensor
+    found: Tensor
+    kept: KeptDigests | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -94,9 +98,11 @@ def _accused(entries: Sequence[Violation], looks: Sequence[Look]) -> Iterator[_A
             places = np.flatnonzero(look.pages == entry.page)
             if look.reading.group != entry.group or not places.size or entry.page in seen:
                 continue
-            assert look.expected is not None  # it was held to something
-            expected = _unsigned(int(look.expected[int(places[0])]))
-            if expected == _unsigned(entry.where):
+            expected, found = (
+                _unsigned(int(digests[int(places[0])])) for digests in (look.expected, look.found)
+            )
+            # An event may look at a page twice, of which once in vain.
+            if found != _unsigned(entry.where) or found == expected:
                 continue
             seen.add(entry.page)
             yield _Accused(
@@ -104,7 +110,7 @@ def _accused(entries: Sequence[Violation], looks: Sequence[Look]) -> Iterator[_A
                 look=look,
                 place=int(places[0]),
                 expected=expected,
-                found=_unsigned(entry.where),
+                found=found,
             )
 
 
@@ -122,10 +128,13 @@ def _rows_of(ledger: Ledger, group: int, accused: _Accused) -> dict[int, str]:
     return rows
 
 
+_FILLED = "was filled when it was freed (seq {since}; {expected})"
 _SINCE = {
     "made as a copy": "is a copy of a page that held {expected}",
     "restored from the host": "comes from the host, where it held {expected}"
     " (seq {since}, {owner})",
+    "taken": _FILLED,
+    "audited while FREE": _FILLED,
 }
 _HELD = "held {expected} when it was wholly committed (seq {since}, {owner})"
 

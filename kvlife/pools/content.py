@@ -66,6 +66,16 @@ _HELD = (PageState.PRIVATE, PageState.CACHED)
 _CUTS = (RolledBack, SessionSaved, SessionRestored)
 
 
+@attrs.frozen(eq=False)
+class _Origin:
+    """Digests that pages should have: since when, of whom (one, or one each), and where kept."""
+
+    digests: Tensor
+    since: Any  # Any: one number or an array
+    owner: Any  # Any: one name or an array
+    kept: KeptDigests | None = None
+
+
 class PageContent:
     """Follows events around a device's state: `before` it is changed, and `after`.
 
@@ -73,8 +83,15 @@ class PageContent:
     stored. Findings come out of `outcome`.
     """
 
-    def __init__(self, ledger: Ledger, buffers: Mapping[int, KvBuffers], uploads: Uploads) -> None:
-        """Know nothing of what pages hold by now."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        buffers: Mapping[int, KvBuffers],
+        uploads: Uploads,
+        *,
+        poisons: bool = False,
+    ) -> None:
+        """Know nothing of what pages hold by now; `poisons`: freed pages are filled."""
         self.ledger = ledger
         self.buffers = buffers
         self.violations = Violations.create(uploads.device)
@@ -82,10 +99,15 @@ class PageContent:
         self._uploads = uploads
         self._watch = ViolationWatch(self.violations, self._explained)
         self._readings = PageReadings(ledger)
-        self._kept = [
-            KeptDigests.create(ledger.spaces[group.space_idx].num_pages, uploads.device)
-            for group in ledger.layout.groups
-        ]
+        self._poisons = poisons
+        self._kept, self._poisoned = (
+            [
+                KeptDigests.create(ledger.spaces[group.space_idx].num_pages, uploads.device)
+                for group in ledger.layout.groups
+            ]
+            for _ in range(2)
+        )
+        self._freed: list[tuple[int, I32]] = []
         host_pages = 0 if ledger.host is None else ledger.host.num_pages
         self._on_host = KeptDigests.create(host_pages, uploads.device)
         rows = range(ledger.layout.num_rows)
@@ -104,12 +126,16 @@ class PageContent:
             self._holder[event.row] = self._named(event.row)
         found = self._readings.of(event, change)
         for reading in found:
-            self._verify(reading, seq)
+            self._verify(reading, self._kept, seq)
+        for reading in self._readings.taken(event, change):
+            self._verify(reading, self._poisoned, seq)
+            self._poisoned[reading.group].forget(reading.pages)
         if change.saved is not None:
             self._save(change.saved, change, seq)
         if isinstance(event, RolledBack) and event.copies.size:
             self._look_at_sources(event)
-        for group, pages in self._readings.freed(found):
+        self._freed = list(self._readings.freed(found))
+        for group, pages in self._freed:
             self._kept[group].forget(pages)
             self.stores.freed(group, pages)
 
@@ -132,14 +158,17 @@ class PageContent:
             self._take_again(*self._rewritten.pop(event.pin_id), seq)
         elif isinstance(event, Resized):
             self._resize()
+        if self._poisons:
+            self._keep_poison(seq)
         self.stores.follow(event, change, seq)
 
     def audit(self) -> None:
         """Begin to hold every page of which a digest is kept to it."""
         seq = max(self.ledger.next_seq - 1, 0)
-        for group, kept in enumerate(self._kept):
-            pages = np.flatnonzero(kept.there).astype(np.int32)
-            self._verify(Reading(group, pages, "audited"), seq)
+        for kept, what in ((self._kept, "audited"), (self._poisoned, "audited while FREE")):
+            for group, digests in enumerate(kept):
+                pages = np.flatnonzero(digests.there).astype(np.int32)
+                self._verify(Reading(group, pages, what), kept, seq)
 
     def begin(self) -> list[DeviceFinding]:
         """A step begins: ask the device for findings, and have those asked for before."""
@@ -170,33 +199,35 @@ class PageContent:
         buffers = self.buffers[group]
         return digest_pages(buffers.arena, buffers.planes, pages)
 
-    def _verify(self, reading: Reading, seq: int) -> None:
+    def _verify(self, reading: Reading, of_groups: Sequence[KeptDigests], seq: int) -> None:
         """Hold the pages of a reading of which a digest is kept to it."""
-        kept = self._kept[reading.group]
+        kept = of_groups[reading.group]
         pages = kept.among(reading.pages)
         if pages.size:
             there = self._uploads.one(pages)
-            found = self._digests_of(reading.group, there)
-            look = self._look(reading, pages, seq, kept.since[pages], kept.owner[pages])
-            self._hold(look, there, found, kept.digest[there.long()])
+            origin = _Origin(kept.digest[there.long()], kept.since[pages], kept.owner[pages], kept)
+            self._hold(reading, pages, there, origin, seq)
 
-    def _look(self, reading: Reading, pages: I32, seq: int, since: object, owner: object) -> Look:
-        return Look(
-            seq=seq,
-            reading=reading,
-            holders=None if reading.rows is None else self._holder[reading.rows],
-            pages=pages,
-            since=np.broadcast_to(np.asarray(since, np.int64), pages.shape),
-            owner=np.broadcast_to(np.asarray(owner, np.object_), pages.shape),
-        )
-
-    def _hold(self, look: Look, pages: Tensor, found: Tensor, expected: Tensor) -> None:
-        """Report what differs; `pages` are those of the look, on the device."""
-        group = look.reading.group
+    def _hold(self, reading: Reading, pages: I32, there: Tensor, origin: _Origin, seq: int) -> None:
+        """Report the pages (`there`: on the device) whose digests are not the expected ones."""
+        found = self._digests_of(reading.group, there)
         compare_digests(
-            found, expected, pages, violations=self.violations, seq=look.seq, group=group
+            found, origin.digests, there,
+            violations=self.violations, seq=seq, group=reading.group,
+        )  # fmt: skip
+        self._looks.append(
+            Look(
+                seq=seq,
+                reading=reading,
+                holders=None if reading.rows is None else self._holder[reading.rows],
+                pages=pages,
+                since=np.broadcast_to(np.asarray(origin.since, np.int64), pages.shape),
+                owner=np.broadcast_to(np.asarray(origin.owner, np.object_), pages.shape),
+                expected=origin.digests,
+                found=found,
+                kept=origin.kept,
+            )
         )
-        self._looks.append(attrs.evolve(look, expected=expected))
 
     def _take(self, group: int, spots: Index, seq: int) -> None:
         """Take the digests of the pages at these table entries, where none is kept."""
@@ -241,7 +272,7 @@ class PageContent:
             # What others share is not written: it is copied first.
             own = (space.state[pages] == PageState.PRIVATE) & (space.refs[pages] == 1)
             rows = spots[own] // group.table_width
-            self._verify(Reading(group.idx, pages[own], "cut", rows), seq)
+            self._verify(Reading(group.idx, pages[own], "cut", rows), self._kept, seq)
             self._kept[group.idx].forget(pages[own])
         self._committed[index] = new
         if change.row is not None:
@@ -257,7 +288,16 @@ class PageContent:
     def _resize(self) -> None:
         for group in self.ledger.layout.groups:
             num_pages = self.ledger.spaces[group.space_idx].num_pages
-            self._kept[group.idx] = self._kept[group.idx].resized(num_pages)
+            for kept in (self._kept, self._poisoned):
+                kept[group.idx] = kept[group.idx].resized(num_pages)
+
+    def _keep_poison(self, seq: int) -> None:
+        """Freed pages stay as they were filled, until they are taken."""
+        for group, freed in self._freed:
+            pages = np.unique(freed)
+            there, owner = self._uploads.one(pages), self._kept[group].owner[pages]
+            digests = self._digests_of(group, there)
+            self._poisoned[group].keep(pages, there, digests, owner, seq)
 
     def _named(self, row: int) -> str | None:
         held = self.ledger.rows.state[row] == RowState.HELD
@@ -273,10 +313,10 @@ class PageContent:
             self._copies.append((Reading(group, new, "made as a copy", rows), digests))
 
     def _check_copies(self, seq: int) -> None:
-        for reading, expected in self._copies:
-            pages = self._uploads.one(reading.pages)
-            look = self._look(reading, reading.pages, seq, seq, self._holder[reading.rows])
-            self._hold(look, pages, self._digests_of(reading.group, pages), expected)
+        for reading, digests in self._copies:
+            there = self._uploads.one(reading.pages)
+            origin = _Origin(digests, seq, self._holder[reading.rows])
+            self._hold(reading, reading.pages, there, origin, seq)
         self._copies.clear()
 
     def _save(self, copy: HostCopy, change: Change, seq: int) -> None:
@@ -298,9 +338,9 @@ class PageContent:
                 pages, host = copy.pages[mine], copy.host_pages[mine]
                 there, spots = self._uploads.several(pages, host)
                 reading = Reading(group, pages, "restored from the host", np.full(pages.size, row))
-                look = self._look(reading, pages, seq, kept.since[host], kept.owner[host])
-                found = self._digests_of(group, there)
-                self._hold(look, there, found, kept.digest[spots.long()])
+                digests = kept.digest[spots.long()]
+                origin = _Origin(digests, kept.since[host], kept.owner[host])
+                self._hold(reading, pages, there, origin, seq)
 
     # Findings.
 
@@ -310,9 +350,11 @@ class PageContent:
             return self.stores.accused(entries)
         looks = [look for look in self._looks if look.seq == entries[0].seq]
         finding = changed(self.ledger, entries, looks)
-        for entry in entries:
-            # What was found once is not found again at each later look.
-            self._kept[entry.group].believe(entry.page, entry.where, entry.seq)
+        for look in looks:
+            if look.kept is not None and look.reading.group == entries[0].group:
+                # What was found once is not found again at each later look.
+                for entry in entries:
+                    look.kept.believe(entry.page, entry.where, entry.seq)
         return finding
 
 

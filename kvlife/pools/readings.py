@@ -59,6 +59,14 @@ class PageReadings:
         self._note_parted(found)
         return found
 
+    def taken(self, event: Event, change: Change) -> Iterator[Reading]:
+        """The pages that were FREE before the event, and are rows' own behind it."""
+        yield from self._listed("taken", change.taken, change.taken_at)
+        if isinstance(event, RolledBack):
+            for group in np.unique(event.copies[:, 0]).tolist():
+                links = event.copies[event.copies[:, 0] == group]
+                yield Reading(group, links[:, 3].copy(), "taken", links[:, 1].astype(np.intp))
+
     def freed(self, found: list[Reading]) -> Iterator[tuple[int, I32]]:
         """Those of these pages that are FREE behind the event, by group."""
         for reading in found:

@@ -238,7 +238,7 @@ def test_a_violation_ends_the_run_under_raise(tmp_path):
 
 def test_a_freed_page_is_forgotten():
     """What happens to a page that nobody has is nobody's concern, and its next digest is new."""
-    run = Run()
+    run = Run(pools=checking_pools(poison=None))
     run.admitted("r1", TOKENS)
     run.engine.abort("r1")
     for page in range(1, 6):
@@ -246,6 +246,29 @@ def test_a_freed_page_is_forgotten():
     run.admitted("r2", TOKENS)
     run.engine.audit()
     assert not run.found
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_poisoned_page_stays_as_it_was_filled(taken):
+    """A write into a page after it was freed is found when the page is taken, or by an audit."""
+    run = Run()
+    run.admitted("r1", TOKENS)
+    run.engine.abort("r1")
+    freed = run.last_seq
+    run.flip(4)
+    if taken:
+        run.engine.admit("r2", TOKENS)
+        run.engine.allocate(["r2"], [len(TOKENS)])
+        evidence = found_once(run, run.last_seq, 4)
+        assert (evidence["what"], evidence["holders"]) == ("taken", ["request r2"])
+    else:
+        run.engine.audit()
+        evidence = found_once(run, run.last_seq, 4)
+        assert (evidence["what"], evidence["holders"]) == ("audited while FREE", [])
+    assert (evidence["completed_at"], evidence["completed_for"]) == ([freed], ["request r1"])
+    assert "was filled when it was freed" in evidence["why"]
+    run.engine.close()
+    assert len(run.found) == 1
 
 
 def test_tokens_that_are_rolled_back_may_be_written_again():

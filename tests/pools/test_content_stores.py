@@ -96,7 +96,8 @@ def test_a_slot_that_was_freed_is_flagged():
     started("r2", run)
     assert run.ledger.requests["r2"] == 1  # the same row, and the same pages
     store(run, slots)
-    (found,) = told(run)
+    taken, found = told(run)
+    assert taken.evidence["what"] == "taken"  # what was stored to a poisoned page shows there
     assert (found.evidence["rows"], found.evidence["held_by"]) == ([], ["request r2"])
     run.found.clear()
     run.engine.allocate(["r2"], [8])
