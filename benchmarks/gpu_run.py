@@ -19,7 +19,7 @@ from gpu_report import Report
 from kvlife.kernels.dispatch import require
 
 # When each part ends, as a share of the time; what is left over is for the end.
-CHECKS_END, PROPERTIES_END, LAUNCHES_END, BANDWIDTH_END = 0.45, 0.5, 0.68, 0.95
+CHECKS_END, PROPERTIES_END, LAUNCHES_END, BANDWIDTH_END = 0.6, 0.65, 0.75, 0.95
 
 
 def run(arguments, root, begun):
