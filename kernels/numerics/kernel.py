@@ -74,7 +74,8 @@ def narrow(values, FORMAT: tl.constexpr):
         BITS: tl.constexpr = field(FORMAT, "bits")
         rounded = _round_bf16(bits) if same(FORMAT, _BF16) else _round(values, FORMAT)
         codes = rounded | ((bits >> (32 - BITS)) & (1 << (BITS - 1)))
-    is_nan = values != values  # noqa: PLR0124 - NaN alone differs from itself
+    # NaN alone differs from itself.
+    is_nan = values != values  # noqa: PLR0124
     return tl.where(is_nan, nan_of(FORMAT), codes)
 
 
