@@ -66,6 +66,8 @@ def test_a_run_that_checks_nothing_says_so(capsys):
         ([*SMALL, "--trace", "somewhere"], "name one workload"),
         (["simulate", "--trace", "no-such-file.jsonl"], "no-such-file.jsonl"),
         ([*SMALL, "--sequential", "--overlap"], "leave out --overlap"),
+        ([*SMALL, "--sequential", "--host-pages", "9"], "--host-pages"),
+        ([*SMALL, "--host-pages", "1"], "host_pages is 1"),
         ([*SMALL, "--num-pages", "3"], "num_pages is 3"),
         ([*SMALL, "--policy", "newest"], "newest"),
         ([*SMALL, "--check", "some"], "some"),

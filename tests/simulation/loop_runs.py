@@ -69,10 +69,18 @@ def run_loop(
     num_pages: int = 64,
     window: int | None = None,
     policy: str = "lru",
+    host_pages: int = 0,
 ) -> LoopRun:
     """Run a workload to its end under a checker that raises, and close the engine."""
     config = SchedulerConfig(headroom_tokens=0) if config is None else config
-    pools = size_pools(workload, config, page_size=page_size, num_pages=num_pages, window=window)
+    pools = size_pools(
+        workload,
+        config,
+        page_size=page_size,
+        num_pages=num_pages,
+        window=window,
+        host_pages=host_pages,
+    )
     clock, tape = VirtualClock(), EventTape()
     engine = KvEngine(
         pools, log=tape, checker=Checker(audit_every=50), policy=policy, key_seed=1, clock=clock

@@ -100,3 +100,24 @@ def test_the_shared_part_of_two_token_arrays():
     right[3] = 77
     assert shared_len(left, right) == 3
     assert shared_len(tokens(0, 3), tokens(9, 3)) == 0
+
+
+def test_with_host_pages_what_is_not_published_is_kept_there():
+    """The second has 6 tokens confirmed, 4 of them published: the other 2 go to the host and back.
+
+    The 2 pages that it leaves and the free one are enough for the first to grow by 3.
+    """
+    run = run_loop(two_that_do_not_fit(), OPTIMISTIC, page_size=1, num_pages=14, host_pages=5)
+    (retracted,) = run.of(Retracted)
+    assert (retracted.rid, retracted.backup.tolist()) == ("r1", [1, 2])
+    assert run.tally.backups == 1
+    (resumed,) = run.of(Resumed)
+    assert (resumed.prompt_len, resumed.prefix_len, resumed.restored_len) == (7, 4, 6)
+    assert (run.tally.completed, run.tally.restored_tokens) == (2, 2)
+
+
+def test_without_room_on_the_host_what_was_computed_is_published():
+    """One host page is too few for 2 tokens of one page each: as without a host."""
+    run = run_loop(two_that_do_not_fit(), OPTIMISTIC, page_size=1, num_pages=14, host_pages=2)
+    assert run.of(Retracted)[0].backup is None
+    assert (run.tally.backups, run.tally.resumed_hit_tokens) == (0, 4)
