@@ -95,6 +95,7 @@ def paged_bytes(plan, main_pages):
     return total
 
 
+@pytest.mark.soak
 @many(40)
 @given(geometry=geometries(fp8_caches), available=budgets, found=options())
 def test_the_bytes_are_within_the_budget(geometry, available, found):
@@ -109,6 +110,7 @@ def test_the_bytes_are_within_the_budget(geometry, available, found):
     assert plan.pool_config.num_pages == plan.pools[0].num_pages
 
 
+@pytest.mark.soak
 @many(40)
 @given(geometry=geometries(fp8_caches), available=budgets, found=options())
 def test_one_more_page_or_slot_would_not_fit(geometry, available, found):
@@ -134,6 +136,7 @@ def test_one_more_page_or_slot_would_not_fit(geometry, available, found):
         assert spent > plan.why("state_share_bytes").value
 
 
+@pytest.mark.soak
 @many(40)
 @given(
     geometry=geometries(fp8_caches),
@@ -153,6 +156,7 @@ def test_more_memory_never_plans_less(geometry, available, more, found):
     assert (plan.swa_max_total_num_tokens or 0) >= (less.swa_max_total_num_tokens or 0)
 
 
+@pytest.mark.soak
 @many(40)
 @given(geometry=geometries(any_dtype_caches), available=budgets, found=options())
 def test_a_smaller_dtype_never_plans_less(geometry, available, found):
@@ -166,6 +170,7 @@ def test_a_smaller_dtype_never_plans_less(geometry, available, found):
     assert tokens == sorted(tokens)
 
 
+@pytest.mark.soak
 @many(40)
 @given(geometry=geometries(fp8_caches), found=options())
 def test_a_refusal_says_the_least_memory_that_would_do(geometry, found):
@@ -180,6 +185,7 @@ def test_a_refusal_says_the_least_memory_that_would_do(geometry, found):
     assert again.value.least_bytes == least
 
 
+@pytest.mark.soak
 @many(40)
 @given(
     geometry=geometries(fp8_caches),
