@@ -125,7 +125,7 @@ def _built(specimen: Specimen, target: str) -> Any:  # Any: triton has no types
     require("triton")
     # Triton takes most of a second to load, and only compiling needs it here.
     import triton
-    from triton.backends.compiler import GPUTarget
+    from triton.backends.compiler import GPUTarget  # as above
 
     if target not in TARGETS:
         raise KernelError(f"{target} is no target to compile for; there are {', '.join(TARGETS)}")

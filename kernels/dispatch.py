@@ -44,8 +44,9 @@ def version_of(text: str) -> tuple[int, ...]:
 
 require("torch")
 
-import torch  # noqa: E402 - only after its version is known to do
-from torch import Tensor  # noqa: E402 - as above
+# Only after torch is known to be there, and new enough.
+import torch  # noqa: E402  # as above
+from torch import Tensor  # noqa: E402  # as above
 
 
 def uses_triton(tensor: Tensor) -> bool:

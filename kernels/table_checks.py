@@ -50,8 +50,14 @@ def check_findings(
     """The buffer lies on the device, and what the findings say of event and group are numbers."""
     check_buffer(operation, device, violations)
     for name, number in (("seq", seq), ("group", group)):
-        if not isinstance(number, int) or not 0 <= number < 1 << 63:
-            refuse(operation, f"{name} is a number from 0 to 2^63", f"it is {number!r}", "mend it")
+        if not _is_count(number):
+            case = f"it is {number!r}"
+            refuse(operation, f"{name} is a number from 0 to 2^63 - 1", case, "pass such a number")
+
+
+def _is_count(number: object) -> bool:
+    # Types are not what every caller checks.
+    return isinstance(number, int) and 0 <= number < 1 << 63
 
 
 def check_buffer(operation: str, device: torch.device, violations: Violations) -> None:

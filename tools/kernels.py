@@ -76,7 +76,7 @@ def environment_with(version: str) -> Path:
         return python
     print(f"Making an environment with Triton {version} in {folder}", flush=True)
     venv.create(folder, clear=True, with_pip=True)
-    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", f"triton=={version}"]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", f"triton=={version}"]
     if subprocess.run(command, check=False).returncode:
         sys.exit(
             f"pip could not install Triton {version}, see above: is there such a version, and the "

@@ -38,7 +38,13 @@ def audit_refs_reference(
         if group.page_start not in seen:
             seen.add(group.page_start)
             findings = Findings(violations=violations, seq=seq, group=idx)
-            _audit_pages(*(_space(all_, group) for all_ in (counts, state, refs, pins)), findings)
+            _audit_pages(
+                _space(counts, group),
+                _space(state, group),
+                _space(refs, group),
+                _space(pins, group),
+                findings,
+            )
 
 
 def _space(column: Tensor, group: TableGroup) -> Tensor:

@@ -38,7 +38,7 @@ def change_pages(
         "change_pages", "pages", pages, dtype=torch.int32, shape=(None,), device=state.device
     )
     check_findings("change_pages", state.device, violations, seq, group)
-    if not isinstance(transition, Transition):
+    if transition not in tuple(Transition):
         known = ", ".join(one.name for one in Transition)
         refuse("change_pages", "a transition", f"got {transition!r}", f"take one of {known}")
     if not pages.numel():

@@ -18,6 +18,35 @@ PAGE_UNASKED = tl.constexpr(int(ViolationCode.PAGE_UNASKED))
 LENGTH_DISAGREES = tl.constexpr(int(ViolationCode.LENGTH_DISAGREES))
 
 
+@triton.jit
+def step_in_group(tables, tables_len, state, refs, column, row, old, new, exists, used):
+    """One group's part of a step, by its `column` of the descriptor: slot, code, page, entry."""
+    table_start = tl.load(column)
+    width = tl.load(column + 1)
+    size = tl.load(column + 2).to(tl.int32)
+    page_start = tl.load(column + 3)
+    num_pages = tl.load(column + 4)
+    idx = old // size
+    offset = old - idx * size
+    where = row * width + tl.minimum(tl.maximum(idx, 0), width - 1)
+    spot = tables + table_start + where
+    fits = used & (old >= 0) & (idx < width) & is_inside(table_start + where, tables_len)
+    crossing = fits & (offset == 0)
+    given = exists & (new != 0)
+    held = given & is_inside(new, num_pages)
+    code = take(state + page_start, refs + page_start, new, held)
+    bound = tl.where(held, new, 0)
+    tl.store(spot, bound, mask=crossing)
+    page = tl.where(crossing, bound, tl.load(spot, mask=fits & ~crossing, other=0))
+    strange = ~is_inside(page, num_pages)
+    slot = tl.where(fits & ~strange, page * size.to(tl.int64) + offset, 0).to(tl.int32)
+    code = tl.where((code == 0) & given & ~crossing, PAGE_UNASKED, code)
+    code = tl.where((code == 0) & fits & (page == 0), PAGE_MISSING, code)
+    code = tl.where((code == 0) & used & ~fits, LENGTH_DISAGREES, code)
+    code = tl.where((given & ~held) | (fits & strange), OUTSIDE, code)
+    return slot, code, tl.where(given, new, page), where
+
+
 @triton.jit(do_not_specialize=["n"])
 def decode_step_kernel(
     tables,
@@ -55,37 +84,15 @@ def decode_step_kernel(
     old = tl.load(allocated + row, mask=used, other=0)
     tl.store(allocated + row, old + 1, mask=used)
     for group in range(num_groups):
-        column = groups + group * 6
-        table_start = tl.load(column)
-        width = tl.load(column + 1)
-        size = tl.load(column + 2).to(tl.int32)
-        page_start = tl.load(column + 3)
-        num_pages = tl.load(column + 4)
         new = tl.load(
             new_pages + group * pages_group_stride + lane * pages_stride, mask=exists, other=0
         )
-        idx = old // size
-        offset = old - idx * size
-        fits = used & (old >= 0) & (idx < width)
-        where = row * width + tl.minimum(tl.maximum(idx, 0), width - 1)
-        spot = tables + table_start + where
-        fits &= is_inside(table_start + where, tables_len)
-        crossing = fits & (offset == 0)
-        given = exists & (new != 0)
-        held = given & is_inside(new, num_pages)
-        code = take(state + page_start, refs + page_start, new, held)
-        bound = tl.where(held, new, 0)
-        tl.store(spot, bound, mask=crossing)
-        page = tl.where(crossing, bound, tl.load(spot, mask=fits & ~crossing, other=0))
-        strange = ~is_inside(page, num_pages)
-        slot = tl.where(fits & ~strange, page * size.to(tl.int64) + offset, 0).to(tl.int32)
+        column = groups + group * 6
+        slot, code, page, where = step_in_group(
+            tables, tables_len, state, refs, column, row, old, new, exists, used
+        )
         tl.store(slots_out + group * slots_group_stride + lane * slots_stride, slot, mask=live)
-        code = tl.where((code == 0) & given & ~crossing, PAGE_UNASKED, code)
-        code = tl.where((code == 0) & fits & (page == 0), PAGE_MISSING, code)
-        code = tl.where((code == 0) & used & ~fits, LENGTH_DISAGREES, code)
-        code = tl.where((given & ~held) | (fits & strange), OUTSIDE, code)
-        named = tl.where(given, new, page)
-        report(count, entries, capacity, code, group, named, where, seq, code != 0)
+        report(count, entries, capacity, code, group, page, where, seq, code != 0)
 
 
 def launch(arenas: Arenas, rows: Tensor, new_pages: Tensor, slots_out: Tensor, seq: Tensor) -> None:
