@@ -59,9 +59,6 @@ I32 = npt.NDArray[np.int32]
 Index = npt.NDArray[np.intp]
 Objects = npt.NDArray[np.object_]
 
-# A byte for freed pages: in every dtype of a KV layout, and as a scale of any, it makes NaN.
-POISON = 0xFF
-
 _HELD = (PageState.PRIVATE, PageState.CACHED)
 _CUTS = (RolledBack, SessionSaved, SessionRestored)
 

@@ -21,9 +21,10 @@ from kvlife import (
 from kvlife.invariants.effect import holder_of
 from kvlife.kernels.digest_pages import digest_pages
 from kvlife.pools import DevicePools
-from kvlife.pools.content import POISON
 from kvlife.pools.layouts import MultiHead
 
+# NaN in every dtype of a KV layout, and as a scale of any.
+POISON = 0xFF
 LAYERS = 2
 LAYOUT = MultiHead(num_layers=LAYERS, num_kv_heads=2, k_dim=4, v_dim=6, dtype="bf16")
 FULL = (CacheGroup("full"),)
