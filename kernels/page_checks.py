@@ -8,6 +8,8 @@ from torch import Tensor
 from kvlife.kernels.checking import check_tensor, refuse
 from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.planes import Planes
+from kvlife.kernels.table_checks import check_findings
+from kvlife.kernels.violations import Violations
 
 INTS = (torch.int32, torch.int64)
 
@@ -27,6 +29,20 @@ def check_arena(operation: str, arena: Tensor, planes: Planes) -> None:
             f"it has {arena.numel()}",
             "give the arena that the planes were laid out for",
         )
+
+
+def check_byte(operation: str, byte: object) -> None:
+    """The value to fill with is one byte."""
+    if not isinstance(byte, int) or not 0 <= byte <= 255:
+        refuse(operation, "a byte from 0 to 255", f"it is {byte!r}", "give one byte")
+
+
+def check_report(
+    operation: str, violations: Violations | None, arena: Tensor, seq: int, group: int
+) -> None:
+    """The buffer of findings, where there is one, lies beside the arena."""
+    if violations is not None:
+        check_findings(operation, arena.device, violations, seq, group)
 
 
 def check_pages(operation: str, name: str, pages: Tensor, arena: Tensor, num_pages: int) -> None:

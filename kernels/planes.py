@@ -33,6 +33,12 @@ def _count(plane: "Plane", attribute: "attrs.Attribute[int]", value: object) -> 
         )
 
 
+def _count_pages(_planes: object, _attribute: "attrs.Attribute[int]", value: object) -> None:
+    """An attrs validator: there is a page at least, the reserved one."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= INT64_MAX:
+        raise KernelError(f"{value!r} pages asked for; give a whole number, 1 for page 0 alone")
+
+
 @attrs.frozen(kw_only=True)
 class Plane:
     """One kind of content of a page: `num_layers` sections of `page_bytes` bytes. All in bytes.
@@ -63,14 +69,12 @@ class Planes:
     """
 
     planes: tuple[Plane, ...] = attrs.field(converter=_in_order)
-    num_pages: int
+    num_pages: int = attrs.field(validator=_count_pages)
 
     def __attrs_post_init__(self) -> None:
         """Refuse what no arena can hold."""
         if not self.planes:
             raise KernelError("a cache group without planes holds nothing; give one at least")
-        if self.num_pages < 1:
-            raise KernelError(f"{self.num_pages} pages asked for; page 0 is reserved, so give 1 up")
         nests = [_nest(plane, self.num_pages) for plane in self.planes]
         for plane, nest in zip(self.planes, nests, strict=True):
             if not nest.is_disjoint():

@@ -8,7 +8,13 @@ from torch import Tensor
 from kvlife.kernels.checking import check_tensor, refuse
 from kvlife.kernels.copy_pages.reference import copy_pages_reference
 from kvlife.kernels.dispatch import uses_triton
-from kvlife.kernels.page_checks import check_arena, check_distinct, check_pages, may_look
+from kvlife.kernels.page_checks import (
+    check_arena,
+    check_distinct,
+    check_pages,
+    check_report,
+    may_look,
+)
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
 
@@ -37,6 +43,7 @@ def copy_pages(
     read beside, holds words of either page. Raises `KernelError`.
     """
     check_arena(NAME, arena, planes)
+    check_report(NAME, violations, arena, seq, group)
     check_pages(NAME, "src", src, arena, planes.num_pages)
     check_pages(NAME, "dst", dst, arena, planes.num_pages)
     check_tensor(NAME, "dst", dst, dtype=dst.dtype, shape=tuple(src.shape))

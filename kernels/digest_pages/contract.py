@@ -6,7 +6,11 @@ from torch import Tensor
 
 from kvlife.kernels.digest_pages.reference import digest_pages_reference
 from kvlife.kernels.dispatch import uses_triton
-from kvlife.kernels.page_checks import check_arena, check_pages
+from kvlife.kernels.page_checks import (
+    check_arena,
+    check_pages,
+    check_report,
+)
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
 
@@ -39,6 +43,7 @@ def digest_pages(
     faults, not against somebody who computes collisions.
     """
     check_arena(NAME, arena, planes)
+    check_report(NAME, violations, arena, seq, group)
     check_pages(NAME, "pages", pages, arena, planes.num_pages)
     if uses_triton(arena):
         # Triton is loaded where it is used.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kvlife.kernels.checking import refuse
 from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.fill_pages.reference import fill_pages_reference
-from kvlife.kernels.page_checks import check_arena, check_pages
+from kvlife.kernels.page_checks import (
+    check_arena,
+    check_byte,
+    check_pages,
+    check_report,
+)
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
 
@@ -33,9 +37,9 @@ def fill_pages(
     `KernelError`.
     """
     check_arena(NAME, arena, planes)
+    check_report(NAME, violations, arena, seq, group)
     check_pages(NAME, "pages", pages, arena, planes.num_pages)
-    if not 0 <= byte <= 255:
-        refuse(NAME, "a byte from 0 to 255", f"it is {byte}", "give one byte")
+    check_byte(NAME, byte)
     if not pages.numel():
         return
     if uses_triton(arena):

@@ -6,7 +6,13 @@ from torch import Tensor
 
 from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.gather_pages.reference import gather_pages_reference
-from kvlife.kernels.page_checks import check_arena, check_distinct, check_pages, check_staging
+from kvlife.kernels.page_checks import (
+    check_arena,
+    check_distinct,
+    check_pages,
+    check_report,
+    check_staging,
+)
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
 
@@ -38,6 +44,7 @@ def gather_pages(
     (where: i), and a row that is named twice holds words of either page. Raises `KernelError`.
     """
     check_arena(NAME, arena, planes)
+    check_report(NAME, violations, arena, seq, group)
     check_pages(NAME, "pages", pages, arena, planes.num_pages)
     check_staging(NAME, staging, rows, arena, planes, pages.numel())
     if rows is not None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from kvlife.kernels.dispatch import uses_triton
-from kvlife.kernels.page_checks import check_arena, check_distinct, check_pages, check_staging
+from kvlife.kernels.page_checks import (
+    check_arena,
+    check_distinct,
+    check_pages,
+    check_report,
+    check_staging,
+)
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.scatter_pages.reference import scatter_pages_reference
 from kvlife.kernels.violations import Violations
@@ -35,6 +41,7 @@ def scatter_pages(
     (where: i), and a page that is named twice holds words of either row. Raises `KernelError`.
     """
     check_arena(NAME, arena, planes)
+    check_report(NAME, violations, arena, seq, group)
     check_pages(NAME, "pages", pages, arena, planes.num_pages)
     check_staging(NAME, staging, rows, arena, planes, pages.numel())
     check_distinct(NAME, "pages", pages, pages != 0)

@@ -70,8 +70,9 @@ def test_nothing_is_no_arena():
     """A group has planes, and pages."""
     with pytest.raises(KernelError, match="without planes"):
         Planes(planes=(), num_pages=3)
-    with pytest.raises(KernelError, match="0 pages asked for"):
-        Planes(planes=(PLANE,), num_pages=0)
+    for num_pages in (0, -3, 2.5, True):
+        with pytest.raises(KernelError, match=f"{num_pages} pages asked for"):
+            Planes(planes=(PLANE,), num_pages=num_pages)
 
 
 def beside(**changes):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from page_content import content, planes_of, random_bytes, section, write_content
 
-from kvlife.kernels import KernelError
+from kvlife.kernels import KernelError, Violations
 from kvlife.kernels.copy_pages import copy_pages
 from kvlife.kernels.digest_pages import digest_pages
 from kvlife.kernels.fill_pages import fill_pages
@@ -178,6 +178,7 @@ REFUSED = {
     "fewer targets": (copy_pages, (ids(1, 2), ids(1)), r"dst has the shape \[2\]"),
     "pages as floats": (fill_pages, (torch.ones(1), 0), "pages is int32 or int64"),
     "pages in a table": (digest_pages, (ids(1).view(1, 1),), r"shape \[\*\]"),
+    "half a byte": (fill_pages, (ids(1), 0.5), "a byte from 0 to 255.*0.5"),
     "no byte": (fill_pages, (ids(1), 256), "a byte from 0 to 255.*256"),
     "few rows": (gather_pages, (ids(1, 2, 1), ROWS), "3 pages.*2 rows"),
     "narrow rows": (gather_pages, (ids(1), ROWS[:, :5]), "rows of 6 contiguous bytes"),
@@ -215,6 +216,15 @@ def test_a_row_gathered_into_twice_is_refused():
     arena = BYTES.clone()
     scatter_pages(arena, SMALL, ids(1, 2), torch.full((2, 6), 7, dtype=torch.uint8), rows=ids(1, 1))
     assert [content(arena, SMALL, page).tolist() for page in (1, 2)] == [[7] * 6] * 2
+
+
+def test_findings_need_a_buffer_and_numbers():
+    """A buffer of another shape, or a seq below 0, is refused."""
+    cut = Violations(count=torch.zeros(2, dtype=torch.int32), entries=torch.zeros((1, 5)))
+    with pytest.raises(KernelError, match=r"violations\.count"):
+        digest_pages(BYTES.clone(), SMALL, ids(1), violations=cut)
+    with pytest.raises(KernelError, match="seq is a number"):
+        digest_pages(BYTES.clone(), SMALL, ids(1), violations=Violations.create("cpu"), seq=-1)
 
 
 def test_an_arena_of_another_shape_is_refused():
