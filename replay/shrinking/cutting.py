@@ -8,6 +8,7 @@ after       0 ......... low ................... end - (high - low)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -176,16 +177,28 @@ def without_places(program: Program, gone: Collection[int]) -> Program:
     kept = [i for i in range(len(last.lives)) if i not in gone]
     if not kept and not isinstance(last.event, StepSettled):
         return program  # there is no empty batch
-    num_groups = len(program.config.groups)
-    owned: tuple[dict[int, set[int]], ...] = tuple({} for _ in range(num_groups))
-    for place, name in enumerate(last.lives):
-        life = program.lives.get(name)
-        for group, pages in enumerate(() if life is None else life.pages):
-            for page in pages.values():
-                owned[group].setdefault(page, set()).add(place)
+    owned = tuple(_owned(program, group) for group in range(len(program.config.groups)))
     event = only_rows(last.event, kept, owned)
     lives = tuple(last.lives[i] for i in kept)
     return attrs.evolve(program, last=Piece(event, lives))
+
+
+def _owned(program: Program, group: int) -> dict[int, set[int]]:
+    """The places of the faulty batch whose rows may have a page: their own, and by its key."""
+    published: dict[int, set[int]] = {}
+    for life in program.lives.values():
+        for entry, key in life.keys[group].items():
+            if entry in life.pages[group]:
+                published.setdefault(key, set()).add(life.pages[group][entry])
+    owned: dict[int, set[int]] = {}
+    for place, name in enumerate(program.last.lives):
+        life = program.lives.get(name)
+        if life is None:
+            continue
+        shared = (published.get(key, ()) for key in life.keys[group].values())
+        for page in chain(life.pages[group].values(), *shared):
+            owned.setdefault(page, set()).add(place)
+    return owned
 
 
 def without_lives(program: Program, gone: Collection[int]) -> Program:

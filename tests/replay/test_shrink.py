@@ -78,6 +78,15 @@ def test_a_page_that_a_release_forgets_needs_three_events(tmp_path, capsys):
     assert config.page_size == CONFIG.page_size
 
 
+def test_a_row_that_leaves_a_settle_takes_shared_pages_along(tmp_path, capsys):
+    """A settle of no step is wrong without the row that it drains, two of whose pages are r2's."""
+    links = np.array([[0, 0, 4, 1], [0, 1, 5, 2]], np.int32)
+    rebound = Protected(2, 8, (np.array([71, 72], np.uint64),), links)
+    busy_run(tmp_path / "log", rebound, StepSettled(1, ints(2), (ints(1, 2, 8, 9),)))
+    status, found = shrunk(capsys, tmp_path / "log", "-o", tmp_path / "small")
+    assert (status, found["invariant"], found["events"]) == (0, "in-flight-fence", 1)
+
+
 def test_the_small_log_replays_to_the_same_violation(tmp_path, capsys):
     """A replay of the small log ends where its run ended, with the invariant of the large one."""
     busy_run(tmp_path / "log", allocated([2], [17], [9]))
