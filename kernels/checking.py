@@ -55,7 +55,7 @@ def check_tensor(
 
 def _fits(found: torch.Size, wanted: tuple[int | None, ...]) -> bool:
     if None not in wanted:
-        return found == wanted
+        return tuple(found) == wanted
     return len(found) == len(wanted) and all(
         want is None or want == have for want, have in zip(wanted, found, strict=True)
     )

@@ -30,10 +30,12 @@ def check_columns(operation: str, **columns: Tensor) -> None:
         )
 
 
-def check_table(operation: str, table: Tensor, device: torch.device) -> None:
+def check_table(
+    operation: str, table: Tensor, device: torch.device, *, name: str = "table"
+) -> None:
     """A flat page table, or the arena of several: int32, contiguous."""
     check_tensor(
-        operation, "table", table, dtype=torch.int32, shape=(None,), device=device, contiguous=True
+        operation, name, table, dtype=torch.int32, shape=(None,), device=device, contiguous=True
     )
 
 

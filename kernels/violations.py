@@ -135,8 +135,8 @@ def note(
     fitting = spots[: max(violations.capacity - first, 0)]
     fresh = violations.entries[first : first + fitting.numel()]
     for column, values in enumerate((code, group, page, where, seq)):
-        several = isinstance(values, Tensor) and values.numel() > 1
-        fresh[:, column] = values[fitting] if several else values
+        each = isinstance(values, Tensor) and values.numel() > 1
+        fresh[:, column] = torch.as_tensor(values)[fitting] if each else values
     violations.count.add_(num)
 
 

@@ -42,7 +42,7 @@ def audit_refs(
     check_columns("audit_refs", state=state, refs=refs, pins=pins)
     check_columns("audit_refs", allocated=allocated, floor=floor)
     device = state.device
-    check_table("audit_refs", tables, device)
+    check_table("audit_refs", tables, device, name="tables")
     check_groups("audit_refs", groups, device)
     check_tensor(
         "audit_refs", "allocated", allocated, dtype=torch.int32, shape=(None,), device=device

@@ -20,8 +20,8 @@ def expand_tokens(
     [n, at least the longest], of any stride; what a longer length asks for beyond it is left out. A
     position without an entry gets slot 0. Raises `KernelError`.
     """
-    device = table.device
     check_rows_table("expand_tokens", table, width, page_size)
+    device = table.device
     check_tensor("expand_tokens", "rows", rows, dtype=INTS, shape=(None,), device=device)
     num = rows.numel()
     check_tensor("expand_tokens", "lens", lens, dtype=INTS, shape=(num,), device=device)

@@ -29,8 +29,8 @@ def slots_of(
     without an entry, or whose entry is 0, lies on the reserved page 0. Where `total` and the
     lengths disagree, what no range covers is slot 0. Raises `KernelError`.
     """
-    device = table.device
     check_rows_table("slots_of", table, width, page_size)
+    device = table.device
     check_tensor("slots_of", "rows", rows, dtype=INTS, shape=(None,), device=device)
     num = rows.numel()
     for name, lengths in (("low", low), ("high", high)):
