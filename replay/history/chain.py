@@ -14,7 +14,7 @@ from kvlife.errors import KvLifeError
 from kvlife.events import Recorded
 from kvlife.ledger import Change, Ledger
 from kvlife.log import LogRun
-from kvlife.replay.history.evidence import each_evidence, pages_named, rows_named
+from kvlife.replay.history.evidence import each_evidence, host_pages_named, pages_named, rows_named
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.history.touches import PageWatch, RowWatch, Touch
 from kvlife.replay.replaying.known import known_states
@@ -130,10 +130,11 @@ def _last(found: Found) -> Link:
 
 
 def _watches(run: LogRun, found: Found) -> list[PageWatch | RowWatch]:
-    pages: dict[tuple[int, int], None] = {}
+    pages: dict[tuple[int | None, int], None] = {}
     rows: dict[int, None] = {}
     for evidence in each_evidence(found):
         pages.update(dict.fromkeys(pages_named(run.layout, evidence)))
+        pages.update(dict.fromkeys((None, page) for page in host_pages_named(run.layout, evidence)))
         rows.update(dict.fromkeys(rows_named(evidence)))
         if pages and rows:
             break

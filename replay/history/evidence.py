@@ -22,6 +22,13 @@ def pages_named(layout: Layout, evidence: Evidence) -> Iterator[tuple[int, int]]
         yield from ((space_idx, page) for page in _ints(evidence.get(name)))
 
 
+def host_pages_named(layout: Layout, evidence: Evidence) -> Iterator[int]:
+    """The pages of the host that evidence names; none where the log has no such pages."""
+    if layout.host_pages:
+        for name in ("host_pages", "host_pages_owned"):
+            yield from _ints(evidence.get(name))
+
+
 def rows_named(evidence: Evidence) -> Iterator[int]:
     """The rows that evidence names."""
     for name in ("rows", "its_row", "rows_due", "publishers"):

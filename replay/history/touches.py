@@ -28,8 +28,9 @@ from kvlife.events import (
     WindowEvicted,
 )
 from kvlife.invariants.effect import holder_of
-from kvlife.ledger import Change, Ledger, PageState, RowState
+from kvlife.ledger import Change, Ledger, PageSpace, PageState, RowState
 from kvlife.ledger.spans import indices
+from kvlife.replay.output.event_words import HOST
 
 I32 = npt.NDArray[np.int32]
 
@@ -59,9 +60,9 @@ class _PageFacts:
 
 
 class PageWatch:
-    """Watches a page of a page space."""
+    """Watches a page of a page space; of the host's where `space_idx` is None."""
 
-    def __init__(self, space_idx: int, page: int) -> None:
+    def __init__(self, space_idx: int | None, page: int) -> None:
         self.space_idx = space_idx
         self.page = page
 
@@ -97,7 +98,7 @@ class PageWatch:
             step=item.step,
             time_ns=item.time_ns,
             event=type(item.event).__name__,
-            where=f"page {self.page} of {ledger.layout.spaces[self.space_idx].name}",
+            where=f"page {self.page} of {self._name(ledger)}",
             text=text,
             begins=begins,
         )
@@ -143,8 +144,16 @@ class PageWatch:
             for spot in _spots_of(change, group, self.page):
                 yield _as_entry(ledger, group, spot)
 
+    def _name(self, ledger: Ledger) -> str:
+        return HOST if self.space_idx is None else ledger.layout.spaces[self.space_idx].name
+
+    def _space(self, ledger: Ledger) -> PageSpace:
+        space = ledger.host if self.space_idx is None else ledger.spaces[self.space_idx]
+        assert space is not None  # pages of the host are watched only where there is one
+        return space
+
     def _look(self, ledger: Ledger) -> _PageFacts:
-        space, page = ledger.spaces[self.space_idx], self.page
+        space, page = self._space(ledger), self.page
         if page >= space.num_pages:
             return _PageFacts(PageState.FREE, 0, 0, 0)
         return _PageFacts(
@@ -153,7 +162,7 @@ class PageWatch:
         )  # fmt: skip
 
     def _last_event(self, ledger: Ledger) -> int:
-        stamps = ledger.spaces[self.space_idx].last_event
+        stamps = self._space(ledger).last_event
         return int(stamps[self.page]) if self.page < len(stamps) else -1
 
 

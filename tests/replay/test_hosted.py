@@ -148,3 +148,23 @@ def test_two_backups_on_one_host_page_are_found():
         ([2], None)
     ]
     assert np.count_nonzero(ledger.host.state == PageState.PRIVATE) == 3
+
+
+def test_a_violation_tells_who_took_the_host_page(tmp_path, capsys):
+    """r2 keeps what it has on host page 2, which r1's retraction took at seq 3."""
+    observed(tmp_path, [*WAITING[:3], [retracted("r2", 2, [3, 4], [2, 3])]])
+    status, out, _ = made.ran(capsys, "replay", tmp_path)
+    assert status == 1
+    assert (
+        "seq 3  step 0  Retracted: page 2 of the host: FREE -> PRIVATE, refs 0 -> 1, by row 1"
+        " (request r1)"
+    ) in out
+
+
+def test_a_forgotten_backup_is_told_page_by_page(tmp_path, capsys):
+    """r1 is aborted without its host pages 1 and 2: both are told from where they were taken."""
+    observed(tmp_path, [*WAITING, *FORGOTTEN])
+    status, seen = made.answered(capsys, "replay", tmp_path)
+    assert status == 1
+    told = [(link["seq"], link["where"]) for link in seen["chain"]]
+    assert told == [(3, "page 1 of the host"), (3, "page 2 of the host"), (8, "refs-balance")]
