@@ -192,11 +192,11 @@ def _owned(program: Program, group: int) -> dict[int, set[int]]:
                 published.setdefault(key, set()).add(life.pages[group][entry])
     owned: dict[int, set[int]] = {}
     for place, name in enumerate(program.last.lives):
-        life = program.lives.get(name)
-        if life is None:
+        its = program.lives.get(name)
+        if its is None:
             continue
-        shared = (published.get(key, ()) for key in life.keys[group].values())
-        for page in chain(life.pages[group].values(), *shared):
+        shared = (published.get(key, ()) for key in its.keys[group].values())
+        for page in chain(its.pages[group].values(), *shared):
             owned.setdefault(page, set()).add(place)
     return owned
 
