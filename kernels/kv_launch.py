@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -34,9 +35,9 @@ def part_constants(part: KvPart, storage: StorageFormat) -> tuple[int, ...]:
     )
 
 
-def tokens_per_tile(k: tuple[int, ...], v: tuple[int, ...]) -> int:
-    """Tokens of a tile, such that the wider part's tile has about `TILE_VALUES` values."""
-    return max(TILE_VALUES // max(k[1], v[1]), 1)
+def tokens_per_tile(k: tuple[int, ...], v: tuple[int, ...], tile: int = TILE_VALUES) -> int:
+    """Tokens of a tile, such that the wider part's tile has about `tile` values."""
+    return max(tile // max(k[1], v[1]), 1)
 
 
 def strides_of(rows: Tensor) -> tuple[tuple[int, int, int], int]:
@@ -47,6 +48,12 @@ def strides_of(rows: Tensor) -> tuple[tuple[int, int, int], int]:
     heads, width = rows.shape[1:]
     whole = (width == 1 or item == 1) and (heads == 1 or head == width)
     return (row, head, item), 0 if whole else width
+
+
+@functools.lru_cache(maxsize=256)
+def _tiling(target: KvTarget, tile: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    k, v = (part_constants(part, target.storage) for part in target.parts)
+    return k, v, tokens_per_tile(k, v, tile)
 
 
 def launch_on_tokens(
@@ -63,8 +70,7 @@ def launch_on_tokens(
     arena, _, _, num = arguments[:4]
     assert isinstance(arena, Tensor)
     assert isinstance(num, int)
-    k, v = (part_constants(part, target.storage) for part in target.parts)
-    tokens = tokens_per_tile(k, v)
+    k, v, tokens = _tiling(target, TILE_VALUES)
     programs = -(-num // tokens) * sum(-(-part[0] // part[1]) for part in (k, v))
     if programs > MAX_PROGRAMS:
         case = f"they take {programs} programs, and a grid holds {MAX_PROGRAMS}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import attrs
@@ -54,7 +55,7 @@ class KvPart:
         return self.values.base(layer) // storage.word_bytes, scales
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, cache_hash=True)
 class KvTarget:
     """The two parts of a token's KV in an arena of `num_pages` pages of `page_size` tokens.
 
@@ -73,7 +74,7 @@ class KvTarget:
         """Slots of the pool, those of the reserved page 0 included."""
         return self.num_pages * self.page_size
 
-    @property
+    @functools.cached_property
     def num_bytes(self) -> int:
         """Bytes that the arena must have at least."""
         places = [place for part in self.parts for place in (part.values, part.scales) if place]

@@ -134,9 +134,18 @@ class KvBuffers:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes that a pool on this device can have: free ones of a GPU, all of the host's."""
+    """Bytes that a pool on this device can have: free ones of a GPU, all of the host's.
+
+    Raises `ConfigError` for a device that pools cannot lie on, or that is not there.
+    """
     if device.type == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    present = torch.cuda.device_count()
+    if device.type != "cuda" or (device.index or 0) >= present:
+        raise ConfigError(
+            f"pools on {device} asked for; they lie on cpu or cuda (HIP's GPUs are cuda to torch),"
+            f" and torch sees {present} GPUs here"
+        )
     return int(torch.cuda.mem_get_info(device)[0])
 
 

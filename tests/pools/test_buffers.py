@@ -124,6 +124,14 @@ def test_a_pool_larger_than_memory_is_refused_before_any_is_taken():
         KvBuffers(layout, 256, 1 << 22)
 
 
+@pytest.mark.parametrize("device", ["meta", "cuda:64"])
+def test_a_device_that_is_not_there_is_refused(device):
+    """The error says where pools can lie, and how many GPUs there are."""
+    layout = layouts("bf16", "layer")[0]
+    with pytest.raises(ConfigError, match=f"pools on {device} asked for; .* torch sees"):
+        KvBuffers(layout, PAGE_SIZE, NUM_PAGES, device)
+
+
 def test_an_arena_takes_the_bytes_that_its_layout_says():
     """To the byte, so that a plan of memory can be exact."""
     for layout in layouts("nvfp4", "layer"):
