@@ -38,13 +38,14 @@ class DecodeStep:
         check_columns("decode_step", state=state, refs=refs)
         check_columns("decode_step", allocated=allocated)
         self._device = device = state.device
-        check_table("decode_step", tables, device)
+        check_table("decode_step", tables, device, name="tables")
         check_groups("decode_step", groups, device)
         check_tensor(
             "decode_step", "allocated", allocated, dtype=torch.int32, shape=(None,), device=device
         )
         check_buffer("decode_step", device, violations)
         self._num_groups = groups.shape[0]
+        self._checked: tuple[Tensor | None, Tensor | None, Tensor | None] = (None, None, None)
         arenas = Arenas(
             tables=tables,
             groups=groups,
@@ -66,15 +67,26 @@ class DecodeStep:
     def __call__(self, rows: Tensor, new_pages: Tensor, *, slots_out: Tensor, seq: Tensor) -> None:
         """One step; takes and raises what `decode_step` does."""
         device = self._device
+        checked = self._checked
+        # A batch steps again and again with the same tensors, but for those of its slots.
+        if not (rows is checked[0] and new_pages is checked[1] and seq is checked[2]):
+            self._check(rows, new_pages, seq)
+        check_tensor(
+            "decode_step", "slots_out", slots_out,
+            dtype=torch.int32, shape=new_pages.shape, device=device,
+        )  # fmt: skip
+        if slots_out.numel():
+            self._step(rows, new_pages, slots_out, seq)
+
+    def _check(self, rows: Tensor, new_pages: Tensor, seq: Tensor) -> None:
+        device = self._device
         check_tensor("decode_step", "rows", rows, dtype=INTS, shape=(None,), device=device)
         wanted = (self._num_groups, rows.numel())
-        for name, tensor in (("new_pages", new_pages), ("slots_out", slots_out)):
-            check_tensor(
-                "decode_step", name, tensor, dtype=torch.int32, shape=wanted, device=device
-            )
+        check_tensor(
+            "decode_step", "new_pages", new_pages, dtype=torch.int32, shape=wanted, device=device
+        )
         check_tensor("decode_step", "seq", seq, dtype=torch.int64, shape=(1,), device=device)
-        if wanted[0] and wanted[1]:
-            self._step(rows, new_pages, slots_out, seq)
+        self._checked = (rows, new_pages, seq)
 
 
 def decode_step(

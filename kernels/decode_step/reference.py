@@ -156,8 +156,8 @@ def decode_step_reference(
             plain = _plain_step(pool, named.starts[group], old, pages[group])
         if plain is None:
             used = np.ones(row.shape, np.bool_)
-            plain, *found = _any_step(pool, row, old, used, pages[group])
-            _note(views, *found, seq, group)
+            plain, codes, page, where = _any_step(pool, row, old, used, pages[group])
+            _note(views, codes, page, where, seq, group)
         slots[group] = plain
     lengths[row] = old + ONE
 
@@ -191,8 +191,8 @@ def _step_of_strangers(views: Views, row: I64, pages: I32, slots: I32, seq: Tens
     codes = strange * np.int32(ViolationCode.OUTSIDE)
     _note(views, codes, np.full(row.shape, -1, np.int32), row, seq, 0)
     for group, pool in enumerate(views.pools):
-        slots[group], *found = _any_step(pool, row, old, used, pages[group])
-        _note(views, *found, seq, group)
+        slots[group], codes, page, where = _any_step(pool, row, old, used, pages[group])
+        _note(views, codes, page, where, seq, group)
     lengths[row[used]] = old[used] + ONE
 
 
@@ -270,4 +270,5 @@ def _take(pool: _Pool, pages: I32) -> I32:
     again[first] = False
     pool.state[pages[states == FREE]] = PRIVATE
     np.add.at(pool.refs, pages[states <= CACHED], 1)
-    return ((states != FREE) | again) * np.int32(ViolationCode.NOT_FREE)
+    codes: I32 = ((states != FREE) | again) * np.int32(ViolationCode.NOT_FREE)
+    return codes

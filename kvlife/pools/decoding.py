@@ -85,14 +85,14 @@ class DecodeSteps:
         batch = self._batch
         if batch is None or batch.index is not index:
             batch = self._batch = _Batch.create(index, len(taken), self._uploads)
-        _fill(batch.new_pages, taken, crossings)
+        _fill(batch.by_group, taken, crossings)
         batch.seq[0] = seq
         slots = torch.empty(batch.new_pages.shape, dtype=torch.int32, device=self._state.device)
         there = batch.there
         if there is None:
             there = self._uploads.several(batch.new_pages.ravel(), batch.seq)
         self._step(batch.rows, there[0].view(batch.new_pages.shape), slots_out=slots, seq=there[1])
-        _clear(batch.new_pages, crossings)
+        _clear(batch.by_group, crossings)
         return slots
 
 
@@ -100,12 +100,13 @@ class DecodeSteps:
 class _Batch:
     """What a step takes, for one batch; `there` are `new_pages` and `seq` where those are on a CPU.
 
-    Between steps `new_pages` is 0 everywhere.
+    Between steps `new_pages` is 0 everywhere; `by_group` are its rows.
     """
 
     index: Index
     rows: Tensor
     new_pages: I32
+    by_group: list[I32]
     seq: npt.NDArray[np.int64]
     there: list[Tensor] | None
 
@@ -115,7 +116,7 @@ class _Batch:
         there = None
         if uploads.device.type == "cpu":
             there = [torch.from_numpy(new_pages), torch.from_numpy(seq)]
-        return cls(index, uploads.one(index), new_pages, seq, there)
+        return cls(index, uploads.one(index), new_pages, list(new_pages), seq, there)
 
 
 def _step_of(state: DeviceState) -> DecodeStep:
@@ -165,22 +166,22 @@ class _PaddedStep:
         words = host.numpy()
         words[:2].view(np.int64)[0] = seq
         words[2:] = 0
-        _fill(words[2:].reshape(self._num_groups, self._size), taken, crossings)
+        _fill(list(words[2:].reshape(self._num_groups, self._size)), taken, crossings)
         self._inputs.copy_(host, non_blocking=True)
         self._step.run()
         return self._slots[:, :num].clone()
 
 
-def _fill(new_pages: I32, taken: tuple[I32, ...], crossings: list[Index | None]) -> None:
-    for group, crossing in enumerate(crossings):
+def _fill(new_pages: list[I32], taken: tuple[I32, ...], crossings: list[Index | None]) -> None:
+    for room, pages, crossing in zip(new_pages, taken, crossings, strict=True):
         if crossing is not None:
-            new_pages[group, crossing] = taken[group]
+            room[crossing] = pages
 
 
-def _clear(new_pages: I32, crossings: list[Index | None]) -> None:
-    for group, crossing in enumerate(crossings):
+def _clear(new_pages: list[I32], crossings: list[Index | None]) -> None:
+    for room, crossing in zip(new_pages, crossings, strict=True):
         if crossing is not None:
-            new_pages[group, crossing] = 0
+            room[crossing] = 0
 
 
 def _crossings(state: DeviceState, change: Change) -> list[Index | None] | None:
