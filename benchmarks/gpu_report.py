@@ -14,6 +14,7 @@ class Report:
         self.properties = []
         self.launches = []
         self.bandwidth = []
+        self.errors = []
         self.say("; ".join(f"{name} {value}" for name, value in machine.items()))
 
     def say(self, line):
@@ -21,6 +22,11 @@ class Report:
 
     def head(self, title):
         self.say(f"\n== {title}")
+
+    def broke(self, error):
+        """Note an error that ended a part."""
+        self.errors.append(f"{type(error).__name__}: {error}")
+        self.say(f"this part ended with {self.errors[-1]}")
 
     def show_checks(self):
         """A line for each operation."""
@@ -56,6 +62,7 @@ class Report:
                     for name, tally in sorted(tallies.items())
                 },
             },
+            "errors": self.errors,
             "properties": self.properties,
             "launches": self.launches,
             "bandwidth": self.bandwidth,
@@ -82,4 +89,4 @@ class Report:
             self.say(f"left out: {len(left_out)}; failed: {len(failed)}")
         if self.path is not None:
             self.say(f"written to {self.path}")
-        return 0 if self.passed and not failed else 1
+        return 0 if self.passed and not failed and not self.errors else 1

@@ -43,7 +43,11 @@ def run(arguments, root, begun):
         (launches, LAUNCHES_END),
         (bandwidth, BANDWIDTH_END),
     ):
-        part(device, seed, Budget(end * arguments.seconds, begun), report)
+        try:
+            part(device, seed, Budget(end * arguments.seconds, begun), report)
+        # A device in ruins must not take with it what was found before.
+        except Exception as error:  # noqa: BLE001
+            report.broke(error)
         report.write(time.monotonic() - begun)
     return report.conclude(rehearsed=arguments.dry_run)
 
