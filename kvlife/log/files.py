@@ -72,7 +72,8 @@ def list_run(run: Path) -> tuple[list[SegmentFile], list[int]]:
     segments: dict[int, SegmentFile] = {}
     snapshots = []
     try:
-        names = [path.name for path in run.iterdir()]
+        with os.scandir(run) as entries:
+            names = [_named(entry) for entry in entries]
     except OSError as error:
         raise LogError(f"{run}: cannot be listed ({error.strerror})") from error
     for name in sorted(names):
@@ -87,6 +88,19 @@ def list_run(run: Path) -> tuple[list[SegmentFile], list[int]]:
         elif match := _SNAPSHOT.match(name):
             snapshots.append(int(match[1]))
     return [segments[idx] for idx in sorted(segments)], sorted(snapshots)
+
+
+def _named(entry: os.DirEntry[str]) -> str:
+    """The name of an entry; raises `LogError` where a file of a run is a pipe, a folder, ..."""
+    if RUN_FILE.match(entry.name) and not entry.is_file():
+        refuse_no_file(Path(entry.path))
+    return entry.name
+
+
+def refuse_no_file(path: Path) -> None:
+    """Raise `LogError` for what is there and is no file: reading a pipe would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise LogError(f"{path}: is no file")
 
 
 def written_beside_segments(run: Path) -> list[str]:

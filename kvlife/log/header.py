@@ -10,6 +10,7 @@ import msgspec
 
 from kvlife.config import CacheGroup, PoolConfig
 from kvlife.errors import ConfigError, LogCorrupt, LogError, LogVersionError
+from kvlife.log.files import refuse_no_file
 from kvlife.log.wire import FORMAT_VERSION
 
 MAX_HEADER_BYTES = 1 << 20
@@ -84,6 +85,7 @@ def _refuse_unknown(fields: dict[str, Any], record: type[Any], where: str) -> No
 def read_header(path: Path) -> bytes:
     """The bytes of a header file; raises `LogError` where they cannot be read."""
     try:
+        refuse_no_file(path)
         with path.open("rb") as file:
             content = file.read(MAX_HEADER_BYTES + 1)
     except OSError as error:

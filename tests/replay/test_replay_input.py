@@ -1,6 +1,7 @@
 """What `kvlife replay` says to input that it cannot use: status 2, a message, no traceback."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -49,6 +50,20 @@ def test_a_header_that_is_none(tmp_path, capsys, content):
     (run,) = tmp_path.iterdir()
     (run / "header.json").write_bytes(content)
     assert "header.json" in refused(capsys, tmp_path)
+
+
+@pytest.mark.parametrize("command", ["replay", "inspect", "top"])
+@pytest.mark.parametrize("pattern", ["header.json", "*.segz", "*.snap"])
+def test_a_pipe_in_place_of_a_file(tmp_path, capsys, pattern, command):
+    """What stands in a run under the name of a file and is none is named, and not waited for."""
+    made.observe(tmp_path, [made.life_of("r1", 1, [1, 2]), "snapshot"])
+    path = next(tmp_path.rglob(pattern))
+    path.unlink()
+    os.mkfifo(path)
+    options = ["--once"] if command == "top" else []
+    status, _, err = made.ran(capsys, command, tmp_path, *options)
+    assert status == 2
+    assert f"{path}: is no file" in err
 
 
 def test_a_newer_format(tmp_path, capsys):
