@@ -38,6 +38,8 @@ TYPES = {
     "table_len": "i64",
     "tables_len": "i64",
     "total": "i64",
+    "pages_group_stride": "i64",
+    "slots_group_stride": "i64",
     "group": "i64",
     "seq": "i64",
 }

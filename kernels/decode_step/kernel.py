@@ -66,9 +66,9 @@ def decode_step_kernel(
     num_rows,
     tables_len,
     rows_stride,
-    pages_group_stride,
+    pages_group_stride: tl.int64,
     pages_stride,
-    slots_group_stride,
+    slots_group_stride: tl.int64,
     slots_stride,
     BLOCK: tl.constexpr,
 ):
