@@ -87,7 +87,8 @@ def quantised(values, inverse, STORAGE: tl.constexpr):
         low, high = tl.split(pairs)
         codes = low | (high << 4)
     else:
-        codes = narrow(values * inverse, FORMAT)
+        scaled = values * inverse if field(STORAGE, "tensor_scale") else values
+        codes = narrow(scaled, FORMAT)
         scales = codes
     return codes.to(word(FORMAT)), scales
 
@@ -108,5 +109,7 @@ def dequantised(words, scales, scale, STORAGE: tl.constexpr):
         factor = widen(scales, _E4M3) * scale
         values = tl.reshape(blocks * factor[:, :, None], (TOKENS, 2 * words.shape[1]))
     else:
-        values = widen(codes, FORMAT) * scale
+        values = widen(codes, FORMAT)
+        if field(STORAGE, "tensor_scale"):
+            values = values * scale
     return values
