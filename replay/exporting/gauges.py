@@ -38,6 +38,10 @@ class Gauges:
             for state in _STATES:
                 name = f"{layout.name}: {state.name} pages"
                 self._write(self._pools, name, counts[state], at)
+        if ledger.host is not None:
+            counts = np.bincount(ledger.host.state, minlength=len(PageState)).tolist()
+            for state in (PageState.FREE, PageState.PRIVATE):
+                self._write(self._pools, f"the host: {state.name} pages", counts[state], at)
         rows = ledger.rows
         live = rows.in_use()
         held = int(np.count_nonzero(rows.state[live] == RowState.HELD))

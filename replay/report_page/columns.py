@@ -7,9 +7,13 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
+from kvlife.config import Layout
 from kvlife.ledger import Ledger, PageSpace, PageState, RowState
+from kvlife.replay.output.quoting import printable
 
 I64 = npt.NDArray[np.int64]
+
+HOST = "the host"
 
 
 class Count(enum.IntEnum):
@@ -65,10 +69,21 @@ def page_uses(space: PageSpace) -> I64:
     return np.bincount(_USE_OF, weights=counts, minlength=len(PageUse) + 1)[:-1].astype(np.int64)
 
 
+def names_of_spaces(layout: Layout) -> list[str]:
+    """The names of the page spaces, and last the host where it has pages."""
+    names = [printable(space.name) for space in layout.spaces]
+    return [*names, *([HOST] if layout.host_pages else [])]
+
+
+def spaces_of(ledger: Ledger) -> list[PageSpace]:
+    """The page spaces, and last the host's where there is one."""
+    return [*ledger.spaces, *(() if ledger.host is None else (ledger.host,))]
+
+
 class Columns:
     """Levels at `num_columns` + 1 borders, counts in `num_columns` columns.
 
-    `levels[level, border]`, `pages[space][use, border]`, `counts[count, column]`.
+    `levels[level, border]`, `pages[space][use, border]` (the host's last), `counts[count, column]`.
     """
 
     def __init__(self, num_columns: int, num_spaces: int) -> None:
@@ -81,7 +96,7 @@ class Columns:
 
     def note(self, first: int, stop: int, ledger: Ledger) -> None:
         """The state at the borders [first, stop): no event lies between them."""
-        for noted, space in zip(self.pages, ledger.spaces, strict=True):
+        for noted, space in zip(self.pages, spaces_of(ledger), strict=True):
             noted[:, first:stop] = page_uses(space)[:, np.newaxis]
         rows = ledger.rows
         # Rows that are FREE have no lengths.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kvlife.config import Layout
 from kvlife.replay.output.quoting import printable
 from kvlife.replay.replaying.outcome import Outcome
-from kvlife.replay.report_page.columns import Count, Level, PageUse
+from kvlife.replay.report_page.columns import Count, Level, PageUse, names_of_spaces
 from kvlife.replay.report_page.heat_map import FIRST_HOLDER, HeatMap
 from kvlife.replay.report_page.watcher import Watcher
 
@@ -38,15 +38,13 @@ def content_of(watcher: Watcher, outcome: Outcome, layout: Layout) -> Json:
         "counts": _by_name(Count, watcher.columns.counts, stop - 1),
         "spaces": [
             {
-                "name": printable(space.name),
-                "uses": _by_name(PageUse, watcher.columns.pages[space.idx], stop),
-                "lifetimes": tally.lives[space.idx].lifetimes.as_json(),
-                "reuse_gaps": tally.lives[space.idx].reuse_gaps.as_json(),
-                "map": None
-                if space.idx not in maps
-                else _map(watcher.maps[space.idx], *maps[space.idx], stop - 1),
+                "name": name,
+                "uses": _by_name(PageUse, watcher.columns.pages[idx], stop),
+                "lifetimes": tally.lives[idx].lifetimes.as_json(),
+                "reuse_gaps": tally.lives[idx].reuse_gaps.as_json(),
+                "map": None if idx not in maps else _map(watcher.maps[idx], *maps[idx], stop - 1),
             }
-            for space in layout.spaces
+            for idx, name in enumerate(names_of_spaces(layout))
         ],
         "stays": tally.tenures.stays.as_json(),
         "holders": _names(watcher.holders.names, [cells for cells, _ in maps.values()]),

@@ -15,6 +15,7 @@ from kvlife.replay.history.chain import explain
 from kvlife.replay.history.next_commands import next_commands
 from kvlife.replay.replaying.outcome import Outcome
 from kvlife.replay.report_page import tables
+from kvlife.replay.report_page.columns import HOST
 from kvlife.replay.report_page.content import content_of
 from kvlife.replay.report_page.watcher import MAX_MAPS, Watcher
 
@@ -70,6 +71,8 @@ def _facts(run: LogRun) -> str:
     pools = ", ".join(
         f"{tables.text(space.name)} {space.num_pages - 1:,} pages" for space in run.layout.spaces
     )
+    if config.host_pages:
+        pools += f", {HOST} {config.host_pages - 1:,} pages"
     facts = [pools, f"{config.page_size} tokens a page", f"{config.max_requests:,} rows"]
     if header.created_ns:
         made = datetime.fromtimestamp(header.created_ns / 1e9, UTC)
@@ -80,11 +83,16 @@ def _facts(run: LogRun) -> str:
 
 
 def _per_space(layout: Layout, chart: str) -> str:
-    """A place for a chart of each page space; its name stands above where there are several."""
+    """A place for a chart of each page space; its name stands above where there are several.
+
+    The host has one as well, but no map: no row holds its pages.
+    """
     largest = sorted(layout.spaces, key=lambda space: -space.num_pages)[:MAX_MAPS]
-    several = len(layout.spaces) > 1
+    shown = [(space.idx, space.name) for space in sorted(largest, key=lambda space: space.idx)]
+    if layout.host_pages and chart != "map":
+        shown.append((len(layout.spaces), HOST))
     return "".join(
-        (f"<h3>{tables.text(space.name)}</h3>" if several else "")
-        + f'<div class="chart" data-chart="{chart}" data-space="{space.idx}"></div>'
-        for space in sorted(largest, key=lambda space: space.idx)
+        (f"<h3>{tables.text(name)}</h3>" if len(shown) > 1 else "")
+        + f'<div class="chart" data-chart="{chart}" data-space="{idx}"></div>'
+        for idx, name in shown
     )

@@ -28,7 +28,7 @@ from kvlife.events import (
     WindowEvicted,
 )
 from kvlife.replay.report_page.columns import Columns, Count
-from kvlife.replay.report_page.page_lives import HIT, LET_GO, TAKEN, PageLives
+from kvlife.replay.report_page.page_lives import HIT, I32, LET_GO, TAKEN, PageLives
 from kvlife.replay.report_page.tenures import Tenures, shortened
 
 MAX_NOTES = 200
@@ -40,13 +40,19 @@ class Tally:
     """Goes by the events alone, as they stand in the log, and is total on faulty ones.
 
     `column` and `place` say where on the axis the next event lies. `notes` are the first marks:
-    column, seq and text.
+    column, seq and text. `lives` are those of the page spaces, and last of the host where there is
+    one.
     """
 
     def __init__(self, layout: Layout, columns: Columns, start: int) -> None:
         self.column = 0
         self.place = start
         self.lives = [PageLives(space.num_pages) for space in layout.spaces]
+        self._host: PageLives | None = None
+        if layout.host_pages:
+            self._host = PageLives(layout.host_pages)
+            self.lives.append(self._host)
+        self._backups: dict[str, I32] = {}
         self.tenures = Tenures(layout.num_rows)
         self.notes: list[tuple[int, int, str]] = []
         self._counts = columns.counts
@@ -81,6 +87,10 @@ class Tally:
                 num += pages.size
         return num
 
+    def _touch_host(self, kind: int, pages: I32 | None) -> None:
+        if self._host is not None and pages is not None and pages.size:
+            self._host.touch(kind, pages, self.place)
+
     def _touch_links(self, links: np.ndarray, old: int, new: int) -> None:
         """Rows of (group, ..., page that is let go, page that is got)."""
         for group, _, gone, got in links.tolist():
@@ -103,6 +113,7 @@ class Tally:
         self._count(Count.RESUMED)
         self._touch(HIT, event.pages)
         self._touch(TAKEN, event.restored)
+        self._touch_host(LET_GO, self._backups.pop(event.rid, None))
         self._begin(event.row, f"request {event.rid}", item)
 
     def _begin(self, row: int, holder: str, item: Recorded, *, of_request: bool = True) -> None:
@@ -141,12 +152,17 @@ class Tally:
         event = item.event
         assert isinstance(event, Released)
         self._count(Count.FINISHED if event.reason == "finished" else Count.ABORTED)
+        self._backups.pop(event.rid, None)
+        self._touch_host(LET_GO, event.host_pages)
         self._end(event.row, event.reason, event.pages)
 
     def _retracted(self, item: Recorded) -> None:
         event = item.event
         assert isinstance(event, Retracted)
         self._count(Count.RETRACTED)
+        if event.backup is not None:
+            self._backups[event.rid] = event.backup
+            self._touch_host(TAKEN, event.backup)
         self._end(event.row, "retracted", event.pages)
 
     def _end(self, row: int | None, how: str, pages: PageLists) -> None:

@@ -8,7 +8,7 @@ from kvlife.config import Layout
 from kvlife.events import Recorded
 from kvlife.ledger import Ledger
 from kvlife.replay.report_page.axis import Axis
-from kvlife.replay.report_page.columns import Columns
+from kvlife.replay.report_page.columns import Columns, spaces_of
 from kvlife.replay.report_page.heat_map import MAX_BANDS, HeatMap, Holders, Look
 from kvlife.replay.report_page.tally import Tally
 
@@ -28,7 +28,7 @@ class Watcher:
         """Nothing is looked at before the first group."""
         self.axis = axis
         self.reached = 0
-        self.columns = Columns(axis.num_columns, len(layout.spaces))
+        self.columns = Columns(axis.num_columns, len(layout.spaces) + bool(layout.host_pages))
         self.tally = Tally(layout, self.columns, axis.start)
         self.holders = Holders()
         largest = sorted(layout.spaces, key=lambda space: -space.num_pages)[:MAX_MAPS]
@@ -61,7 +61,7 @@ class Watcher:
             self.tally.place = max(self.tally.place, ledger.next_seq - 1)
         self.reached = self.axis.column_of(self.tally.place) + 1
         self._note(self.reached, ledger)
-        for lives, space in zip(self.tally.lives, ledger.spaces, strict=True):
+        for lives, space in zip(self.tally.lives, spaces_of(ledger), strict=True):
             lives.finish(space)
         self.tally.tenures.finish(self.tally.place)
 

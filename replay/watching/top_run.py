@@ -27,7 +27,7 @@ from kvlife.ledger import Ledger, RowState
 from kvlife.log.following import FollowedRun, Overtaken
 from kvlife.replay.replaying.fold import Fold
 from kvlife.replay.replaying.known import KNOWN_KINDS
-from kvlife.replay.report_page.columns import PageUse, page_uses
+from kvlife.replay.report_page.columns import PageUse, names_of_spaces, page_uses, spaces_of
 
 # The rate is that of so many seconds.
 RATE_SECONDS = 5.0
@@ -148,7 +148,7 @@ class WatchedRun:
         """What there is to see now."""
         ledger, stats, counts = self._fold.ledger, self._checker.stats, self._counts
         rows = np.bincount(ledger.rows.state, minlength=len(RowState))
-        spaces = zip(ledger.layout.spaces, ledger.spaces, strict=True)
+        names = names_of_spaces(ledger.layout)
         return Sight(
             run=self.log.path.name,
             path=str(self.log.path),
@@ -159,11 +159,11 @@ class WatchedRun:
             events_per_second=self._rate(),
             log_bytes=self.log.size_bytes,
             pages={
-                layout.name: {
+                name: {
                     use.name.lower(): int(num)
                     for use, num in zip(PageUse, page_uses(space), strict=True)
                 }
-                for layout, space in spaces
+                for name, space in zip(names, spaces_of(ledger), strict=True)
             },
             rows_held=int(rows[RowState.HELD]),
             rows_draining=int(rows[RowState.DRAINING]),
