@@ -1,8 +1,8 @@
 """Narrowing and widening in Triton, the twin of `reference.py`, bit for bit.
 
 The steps and their reasons stand there; here they are folded into fewer, because a store of bf16 as
-fp8 is to run at the speed of memory: 17 instructions a value on sm_90, and no branch. Constants come
-from `formats.py`; a constexpr may be a format. Kernels that use this must be launched with
+fp8 is to run at the speed of memory: 17 instructions a value on sm_90, and no branch. Constants
+come from `formats.py`; a constexpr may be a format. Kernels that use this must be launched with
 `enable_fp_fusion=False`: a fused multiply-add rounds once where the reference rounds twice.
 """
 
