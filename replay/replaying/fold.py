@@ -73,7 +73,7 @@ class Fold:
             if found is not None and self._take_up(found, item, recorded, change):
                 return False
             if seq == last and recorded is not None and not recorded.applied:
-                self._end_as(recorded)
+                self._end_as(recorded, item.step)
                 if not self._goes_on(recorded):
                     return False
             ledger.apply(event, seq, item.time_ns, change)
@@ -85,7 +85,7 @@ class Fold:
                 return False
             if seq == last and recorded is not None and recorded.applied:
                 self._look_closer(recorded, item.step)
-                self._end_as(recorded)
+                self._end_as(recorded, item.step)
                 if not self._goes_on(recorded):
                     return False
         return not self.ended
@@ -102,7 +102,7 @@ class Fold:
         """The log ends with a violation of an event before this fold's first."""
         self._here.clear()
         self._look_closer(recorded, step)
-        self._end_as(recorded)
+        self._end_as(recorded, step)
 
     def _take_up(
         self,
@@ -120,7 +120,7 @@ class Fold:
             stops = stops and (applied or not recorded.applied)
             self._keep(found, item.step, applied=applied or not stops, rows=rows)
             if stops:
-                self._end_as(recorded)
+                self._end_as(recorded, item.step)
             return stops
         stops = self._must_stop(found.id, went_on=recorded is not None or self._went_on)
         self._keep(found, item.step, applied=applied or not stops, rows=rows)
@@ -152,12 +152,25 @@ class Fold:
                 if found.id not in self._here:
                     self._keep(found, step, applied=True)
 
-    def _end_as(self, recorded: Violated) -> None:
+    def _end_as(self, recorded: Violated, step: int) -> None:
         """The run ended here: hold what was found against what it recorded."""
         self.ended = True
         self.digest = self.ledger.digest()
-        if recorded.invariant not in self._here:
+        if recorded.invariant in self._here:
+            return
+        if not self._take_over(recorded, step):
             self._differ(recorded, "recorded as the end of the run")
+
+    def _take_over(self, recorded: Violated, step: int) -> bool:
+        """Keep what the run found where no replay can look; whether there was such a thing."""
+        unseen = {inv.id: inv.why_not for inv in self.checker.catalogue if not inv.built}
+        if recorded.invariant not in unseen:
+            return False
+        why = f"the run itself found this, a replay cannot: {unseen[recorded.invariant]}"
+        found = self.checker.note(recorded.invariant, recorded.seq, {"why": why})
+        if found is not None:
+            self._keep(found, step, applied=recorded.applied)
+        return found is not None
 
     def _differ(self, recorded: Violated, how: str) -> None:
         name, seq = recorded.invariant, recorded.seq

@@ -168,11 +168,12 @@ def test_a_run_that_contents_ended_is_told_as_one(tmp_path, capsys):
     run = open_run(tmp_path / "log")
     assert isinstance([item.event for item in run.events()][-1], Violated)
     status, out, _ = ran(capsys, "replay", tmp_path / "log")
-    assert status == 0
+    assert status == 1
     told = " ".join(out.split())
+    assert "content-unchanged" in told
     assert (
-        "content-unchanged at seq 3, recorded as the end of the run, was not looked for: no device"
-        " pools that check contents are attached" in told
+        "the run itself found this, a replay cannot: no device pools that check contents are"
+        " attached" in told
     )
     status, _, err = ran(capsys, "shrink", tmp_path / "log", "-o", tmp_path / "small")
     assert status == 2
@@ -208,6 +209,9 @@ def test_a_finding_that_came_late_ends_the_run_where_it_came(tmp_path, capsys):
     (note,) = told["notes"]
     assert note.endswith("event 3, which ended the run: found when the events up to 5 were applied")
     status, told = answered(capsys, "replay", tmp_path / "log")
-    assert (status, told["digest_ok"]) == (0, True)
+    assert (status, told["digest_ok"]) == (1, True)
+    assert [(found["id"], found["seq"]) for found in told["violations"]] == [
+        ("content-unchanged", 3)
+    ]
     _, told = answered(capsys, "page", tmp_path / "log", 6)
     assert [touch["event"] for touch in told["touches"]] == ["Allocated"]
