@@ -1,96 +1,11 @@
 """Retraction with a backup, and resumption: what is kept, what comes back, and when it cannot."""
 
-import numpy as np
 import pytest
+from backup_runs import TOKENS, engine_of, host_states, pools, refold, run, table
 
-from kvlife import CacheGroup, KvEngine, PoolConfig
-from kvlife.errors import ConfigError, OutOfPages, PinRefused
-from kvlife.events import Pinned, Resumed, Retracted, Unpinned
-from kvlife.ledger import Ledger
-from kvlife.pools import Pools
-
-TOKENS = list(range(100, 140))
-
-
-class Tape:
-    """A log in memory."""
-
-    wants_snapshot = False
-    log_bytes = num_gaps = 0
-
-    def __init__(self):
-        self.events, self.groups = [], []
-
-    def start(self, header):
-        self.header = header
-
-    def append(self, _first, _step, _now, events):
-        self.events += events
-        self.groups.append([type(event).__name__ for event in events])
-
-    def close(self, digest):
-        self.digest = digest
-
-
-class SlowCopies(Pools):
-    """Pools whose copies are complete when the test says so, or when they are waited for."""
-
-    def __init__(self):
-        self.done, self.waits, self.changes = False, 0, []
-
-    def attach(self, ledger):
-        self.ledger = ledger
-
-    def apply(self, event, change, seq):
-        if isinstance(event, Retracted | Resumed):
-            self.changes.append(change)
-
-    def copy_done(self, pin_id):
-        return self.done
-
-    def finish_copies(self):
-        self.waits += 1
-        self.done = True
-
-    def slots(self, group, rows, low, high):
-        return np.empty(0, np.int32)
-
-
-def pools(**more):
-    sizes = {"page_size": 4, "num_pages": 12, "max_requests": 4, "max_context_len": 40}
-    return PoolConfig(**{**sizes, "host_pages": 9, **more})
-
-
-def engine_of(config=None, **more):
-    made = config or pools()
-    return KvEngine(made, log=Tape(), key_seed=1, clock=lambda: 0, **more)
-
-
-def run(engine, rid, tokens, committed=None):
-    """Admit, allocate all tokens, commit some of them."""
-    got = engine.admit(rid, tokens)
-    engine.allocate([rid], [len(tokens)])
-    engine.commit([rid], [len(tokens) if committed is None else committed])
-    return got
-
-
-def host_states(engine):
-    return engine.ledger.host.state.tolist()
-
-
-def table(engine, rid, group=0):
-    return engine.ledger.pages_of(engine.ledger.requests[rid], group).tolist()
-
-
-def refold(engine, config):
-    """The state that the log folds to, and that a snapshot gives back, is the engine's."""
-    again = Ledger(config)
-    for seq, event in enumerate(engine.log.events):
-        again.apply(event, seq)
-    assert again.digest() == engine.ledger.digest()
-    frozen = engine.ledger.snapshot().freeze()
-    assert Ledger.restore(config, frozen).digest() == engine.ledger.digest()
-    assert engine.audit() == []
+from kvlife import CacheGroup
+from kvlife.errors import ConfigError, OutOfPages
+from kvlife.events import Pinned
 
 
 def test_what_is_committed_and_not_published_is_kept():
@@ -314,81 +229,6 @@ def test_a_request_in_flight_is_backed_up_and_drains():
     engine.settle(1)
     assert engine.num_free() == 9
     refold(engine, engine.config)
-
-
-def test_copies_are_pins_until_they_complete():
-    """Pages being copied are in quarantine: free when the pools say that the copy is complete."""
-    slow = SlowCopies()
-    engine = engine_of(pools=slow)
-    run(engine, "r1", TOKENS[:8])
-    engine.retract_with_backup("r1")
-    assert engine.stats().pages["full"]["QUARANTINED"] == 2
-    assert slow.changes[0].saved.pages.tolist() == [1, 2]
-    assert slow.changes[0].saved.host_pages.tolist() == [1, 2]
-    (pin_id,) = engine.ledger.pins
-    with pytest.raises(PinRefused, match="ends with its copy"):
-        engine.unpin(pin_id)
-    engine.post_unpin(pin_id)
-    engine.mark("it is the engine's own")
-    assert pin_id in engine.ledger.pins
-    assert engine.stats().refusals["PinRefused"] == 2
-    slow.done = True
-    engine.match([1])
-    assert engine.num_free() == 11
-    assert not engine.ledger.pins
-    refold(engine, engine.config)
-
-
-def test_a_request_aborted_while_its_backup_runs():
-    """Its host pages are free at once, its device pages when the copy is complete; C23."""
-    slow = SlowCopies()
-    engine = engine_of(pools=slow)
-    run(engine, "r1", TOKENS[:8])
-    engine.retract_with_backup("r1")
-    engine.abort("r1")
-    assert engine.num_free_host() == 8
-    assert engine.num_free() == 9
-    slow.done = True
-    engine.mark("idle", idle=True)
-    assert engine.num_free() == 11
-
-
-def test_what_is_being_restored_is_waited_for():
-    """A dispatch of pages that are still being restored waits for the copy, and is not refused."""
-    slow = SlowCopies()
-    engine = engine_of(pools=slow)
-    run(engine, "r1", TOKENS[:8])
-    engine.retract_with_backup("r1")
-    slow.done = True
-    engine.match([1])
-    slow.done = False
-    engine.resume("r1", TOKENS[:9])
-    restored = slow.changes[1].restored
-    assert restored.host_pages.tolist() == [1, 2]
-    assert restored.pages.tolist() == table(engine, "r1")
-    assert len(engine.ledger.pins) == 1
-    engine.allocate(["r1"], [9])
-    assert slow.waits == 0
-    engine.dispatch(1, ["r1"])
-    assert slow.waits == 1
-    assert not engine.ledger.pins
-    refold(engine, engine.config)
-
-
-def test_a_restore_that_is_let_go_early_stays_in_quarantine():
-    """An abort while pages are being restored: nobody gets them before the copy has ended."""
-    slow = SlowCopies()
-    engine = engine_of(pools=slow)
-    run(engine, "r1", TOKENS[:8])
-    engine.retract_with_backup("r1")
-    engine.resume("r1", TOKENS[:9])
-    engine.abort("r1")
-    assert engine.stats().pages["full"]["QUARANTINED"] == 4
-    assert len(engine.ledger.pins) == 2
-    engine.close()
-    assert slow.waits == 1
-    assert engine.num_free() == 11
-    assert [type(event) for event in engine.log.events[-2:]] == [Unpinned, Unpinned]
 
 
 def test_a_session_ends_with_its_retraction():

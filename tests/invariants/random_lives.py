@@ -2,6 +2,7 @@
 
 import attrs
 import numpy as np
+from host_lives import HostLives
 from short_events import NO_LINKS, ints
 
 from kvlife import transitions
@@ -15,8 +16,6 @@ from kvlife.events import (
     Protected,
     Released,
     Resized,
-    Resumed,
-    Retracted,
     RolledBack,
     SessionClosed,
     SessionRestored,
@@ -26,11 +25,11 @@ from kvlife.events import (
     Unpinned,
     WindowEvicted,
 )
-from kvlife.ledger import PageState, RowState, derive, kept_pages
+from kvlife.ledger import PageState, RowState, derive
 from kvlife.ledger.spans import indices, num_at
 
 
-class Lives:
+class Lives(HostLives):
     """Proposes events that are right for a ledger; each kind returns None where it has no use."""
 
     def __init__(self, ledger, rng, *, writers=False):
@@ -78,34 +77,6 @@ class Lives:
     def admit(self):
         rows = self.rows_in(RowState.FREE)
         return self._bind(Admitted, self.name("r"), rows) if rows else None
-
-    def resume(self):
-        rows = self.rows_in(RowState.FREE)
-        if not rows or not self.ledger.waiting:
-            return None
-        rid = self.rng.choice(sorted(self.ledger.waiting))
-        more = {"restored_len": 0, "restored": self.no_pages()}
-        event = self._bind(Resumed, rid, rows, **more)
-        return self._restoring(event) or event
-
-    def _restoring(self, event):
-        """Mostly, the event with what the backup adds to its prefix, if the backup has it all."""
-        end = self.ledger.waiting[event.rid].committed_len
-        if self.ledger.host is None or end <= event.prefix_len or self.rng.random() < 0.2:
-            return None
-        cursors = tuple(
-            max(cursor, int(transitions.cursor_bound(end, group.window, group.page_size)))
-            if event.prefix_len == 0
-            else cursor
-            for cursor, group in zip(event.evicted_len, self.layout.window_groups, strict=True)
-        )
-        event = attrs.evolve(event, restored_len=end, evicted_len=cursors)
-        taken = self._taking(event)
-        if taken is None:
-            return None
-        event = attrs.evolve(event, restored=taken)
-        restored = derive(self.ledger, event).restored
-        return event if restored is not None and restored.host_pages.all() else None
 
     def _bind(self, kind, rid, rows, **more):
         prefix, pages, cursors = self._prefix()
@@ -314,22 +285,6 @@ class Lives:
         backup = self.ledger.waiting[rid].backup if row is None else None
         host = ints() if backup is None else backup
         return self._whole(Released(rid, row, "aborted", self.no_pages(), host))
-
-    def retract(self):
-        owners = {pin.owner for pin in self.ledger.pins.values()}
-        rids = sorted(self.ledger.requests.keys() - owners)
-        if not rids:
-            return None
-        rid = self.rng.choice(rids)
-        row = self.ledger.requests[rid]
-        return self._whole(Retracted(rid, row, self._backup(row), self.no_pages()))
-
-    def _backup(self, row):
-        """Mostly, host pages for what only the row has, where there is room for it."""
-        host, num = self.ledger.host, kept_pages(self.ledger, row).pages.size
-        if host is None or num > host.free.num_free or self.rng.random() < 0.2:
-            return None
-        return ints(*host.free.head(num).tolist())
 
     def _whole(self, event):
         return event if event.row is None else self.naming_gone(event)
