@@ -8,14 +8,14 @@ from fractions import Fraction
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
-from kvlife.sizing.units import size_text
+from kvlife.sizing.units import MAX_BYTES, size_text
 
 
 def available_bytes(
     free: int, pre_load: int, mem_fraction: Fraction, reservations: Mapping[str, int]
 ) -> Figure:
     """Those of `free - pre_load x (1 - mem_fraction) - reservations`; they may be below 0."""
-    if type(pre_load) is not int or pre_load < 1:
+    if type(pre_load) is not int or not 1 <= pre_load <= MAX_BYTES:
         raise ConfigError(
             f"pre_model_load_memory is a whole number of bytes above 0, got {pre_load!r}"
         )
@@ -53,10 +53,10 @@ def ways_to(needed: int, available: Figure, mem_fraction: Fraction) -> Iterator[
     pre_load, free = inputs["pre_load_bytes"], inputs["free_bytes"]
     taken, reserved = pre_load - free, inputs["reservations"]
     wanted = needed + reserved + kept_bytes(pre_load, mem_fraction)
+    device = math.ceil((needed + reserved + taken) / mem_fraction)
     if wanted <= pre_load:
         yield f"{wanted:,} bytes ({size_text(wanted)}) free at this mem_fraction"
-    else:
-        device = math.ceil((needed + reserved + taken) / mem_fraction)
+    elif device <= MAX_BYTES:
         yield f"a device of {device:,} bytes ({size_text(device)}) at this mem_fraction"
     fraction = math.ceil(Fraction(needed + reserved + taken, pre_load) * 1000) / 1000
     if fraction < 1:

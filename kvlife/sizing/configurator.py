@@ -21,10 +21,8 @@ from kvlife.sizing.result import KVCacheConfigResult
 from kvlife.sizing.search import least
 from kvlife.sizing.solving import Agree, solve
 from kvlife.sizing.states import StateSizing
-from kvlife.sizing.units import size_text
+from kvlife.sizing.units import MAX_BYTES, size_text
 from kvlife.sizing.windows import ByRatio, WindowSizing
-
-MAX_BYTES = 1 << 62
 
 
 def alone(own: int) -> int:
@@ -100,7 +98,7 @@ class KVCacheConfigurator:
     def _unit_bytes(self) -> int:
         return UNIFIED_ALIGN if self.unified else 1
 
-    def _with_least(self, basis: Basis, error: BudgetTooSmall, available: Figure) -> BudgetTooSmall:
+    def _with_least(self, basis: Basis, error: BudgetTooSmall, available: Figure) -> ConfigError:
         """The refusal, with what would do: less cannot, as more memory never plans less."""
 
         def suffices(num_bytes: int) -> bool:
@@ -112,12 +110,11 @@ class KVCacheConfigurator:
 
         needed = least(suffices, MAX_BYTES)
         if needed is None:
-            return error
+            return ConfigError(
+                f"{error}. No memory would do: take other ratios, or ask for smaller sizes"
+            )
         if isinstance(available.value, int) and needed <= available.value:
             return BudgetTooSmall(f"{error}. This rank has room, and another has not", needed)
-        ways = ways_to(needed, available, self.mem_fraction)
-        return BudgetTooSmall(
-            f"{error}. The least that would do is {needed:,} bytes available ({size_text(needed)}):"
-            f" {', or '.join(ways)}",
-            needed,
-        )
+        least_text = f"The least that would do is {needed:,} bytes available ({size_text(needed)})"
+        ways = ", or ".join(ways_to(needed, available, self.mem_fraction))
+        return BudgetTooSmall(f"{error}. {least_text}{': ' if ways else ''}{ways}", needed)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from kvlife.errors import ConfigError
+from kvlife.sizing.reading.keys import quoted
 from kvlife.sizing.reading.quantization import fp8_statement
 
 
@@ -120,7 +121,7 @@ def _resolve(
     if name not in FORMATS:
         known = ", ".join(["auto", *FORMATS])
         also = ", ".join(ALIASES)
-        raise ConfigError(f"unknown KV dtype {requested!r}: one of {known} (or {also})")
+        raise ConfigError(f"unknown KV dtype {quoted(requested)}: one of {known} (or {also})")
     if name == "nvfp4" and not platform.has_fp4:
         instead = _auto(compute, quant, platform)
         why = f"{requested} was asked for and {platform.name} has no fp4, so as auto: {instead.why}"
@@ -166,7 +167,7 @@ def _bits(name: str, dtype: object) -> int:
     bits = int(said[1]) if said else itemsize * 8 if isinstance(itemsize, int) else 0
     if bits not in {4, 8, 16, 32, 64}:
         raise ConfigError(
-            f"the width of dtype {name!r} is not known: one of {', '.join(FORMATS)}"
+            f"the width of dtype {quoted(name)} is not known: one of {', '.join(FORMATS)}"
             f" (or {', '.join(ALIASES)})"
         )
     return bits

@@ -10,6 +10,7 @@ agreed on with the other ranks before anything is refused, so that no rank waits
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ from kvlife.sizing.buffers import PagedPool
 from kvlife.sizing.request_caps import TOKENS_EACH, estimated_requests
 from kvlife.sizing.search import largest
 from kvlife.sizing.states import MAX_SLOTS, StateCost
-from kvlife.sizing.windows import admits_one
+from kvlife.sizing.windows import admitting_pages
 
 USER_LIMIT = "the user's token limit"
 ENGINE_LIMIT = "the most that an engine counts"
@@ -109,6 +110,17 @@ class Demand:
         """The most usable pages of the main pool that an engine counts."""
         most = (min(pool.most_pages for pool in self.pools) - 1) // self.logical
         return int(most / max(self.ratio, Fraction(1))) if len(self.pools) > 1 else most
+
+    @property
+    def least_pages(self) -> int:
+        """The fewest usable pages of the main pool that take a request, with what goes by ratio."""
+        least = -(-TOKENS_EACH // self.page_size)
+        for pool in self.pools:
+            if pool.window is not None and pool.name not in self.window_len:
+                needed = admitting_pages(pool.window, self.page_size)
+                is_main = pool is self.pools[0]
+                least = max(least, needed if is_main else math.ceil(needed / self.ratio))
+        return least
 
     def usable_pages(self, num_pages: int) -> dict[str, int]:
         """The usable pages of each pool, where the main one has so many."""
@@ -230,7 +242,9 @@ def _refuse_few_pages(demand: Demand, num_pages: int, budget: int, why: str) -> 
     pages = demand.usable_pages(num_pages)
     for pool in demand.pools:
         held = pages[pool.name] * demand.page_size
-        if pool.window is None or admits_one(held, pool.window, demand.page_size):
+        if pool.window is None or pages[pool.name] >= admitting_pages(
+            pool.window, demand.page_size
+        ):
             continue
         text = (
             f"the pool of {pool.name!r} comes out at {held:,} tokens, and to admit one request it"
@@ -243,6 +257,8 @@ def _refuse_few_pages(demand: Demand, num_pages: int, budget: int, why: str) -> 
 
 def _refusal(demand: Demand, text: str, why: str) -> ConfigError:
     if why in demand.token_limits:
-        limit = demand.token_limits[why]
-        return ConfigError(f"{text}: raise the limit of {limit:,} tokens ({why})")
+        limit, enough = demand.token_limits[why], demand.least_pages * demand.page_size
+        return ConfigError(
+            f"{text}: raise the limit of {limit:,} tokens ({why}) to {enough:,} or more"
+        )
     return BudgetTooSmall(text)

@@ -13,7 +13,7 @@ UNITS = {"B": 1, **_DECIMAL, **_BINARY}
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _LONGEST = 40
-_MAX_BYTES = 1 << 62
+MAX_BYTES = 1 << 62
 
 
 def parse_bytes(name: str, text: str) -> int:
@@ -28,7 +28,7 @@ def parse_bytes(name: str, text: str) -> int:
     if unit not in UNITS:
         raise ConfigError(f"{name} {text!r}: {_against(unit)}; the units are {', '.join(UNITS)}")
     num_bytes = int(Fraction(number) * UNITS[unit])
-    if num_bytes > _MAX_BYTES:
+    if num_bytes > MAX_BYTES:
         raise ConfigError(f"{name} {text!r} is more than 2^62 bytes, and no device has as much")
     return num_bytes
 
@@ -37,7 +37,7 @@ def _against(unit: str) -> str:
     if not unit:
         return "a size needs its unit"
     near = [known for known in UNITS if known.lower() == unit.lower()]
-    near += [known for known in UNITS if unit.lower() == known.lower().rstrip("b")]
+    near += [known for known in UNITS if known[:-1].lower().rstrip("i") == unit.lower()]
     wanted = f", write {' or '.join(near)}" if near else ""
     return f"{unit!r} is no unit{wanted}"
 

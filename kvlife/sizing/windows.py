@@ -108,6 +108,6 @@ def needed_window_len(
     )
 
 
-def admits_one(window_len: int, window: int, page_size: int) -> bool:
-    """Whether a window pool of so many tokens can take a request at all."""
-    return window + page_size < window_len
+def admitting_pages(window: int, page_size: int) -> int:
+    """The fewest pages of a window pool that takes a request: more tokens than window + page."""
+    return (window + page_size) // page_size + 1

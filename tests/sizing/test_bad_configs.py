@@ -69,7 +69,7 @@ def without(config, *keys):
             ["max_position_embeddings", "layer_types", "sliding_window_pattern"],
         ),
         ({**LLAMA_31_8B, "attention_chunk_size": 4096}, ["layer_types", "no_rope_layers"]),
-        ({**LLAMA_31_8B, "mamba_d_state": 16}, ["layer_types", "layers_block_type"]),
+        ({**LLAMA_31_8B, "mamba_d_state": 16}, ["layer_types", "hybrid"]),
         ({**LLAMA_31_8B, "layer_types": ["mamba"] * 32}, ["recurrent layer"]),
     ],
 )
@@ -145,6 +145,45 @@ def test_index_values_are_not_guessed():
         ModelGeometry.from_config(
             {**text, "sparse_attention_config": sparse, "torch_dtype": "bfloat16"}
         )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("block_configs", [{"attention": {"n_heads_in_group": 8}}] * 32),
+        ("cross_attention_layers", [3, 8]),
+        ("is_encoder_decoder", True),
+    ],
+)
+def test_what_is_not_read_is_refused(key, value):
+    """Keys that change what layers keep, in a way that is not known, are not passed over."""
+    with pytest.raises(ConfigError, match=f"{key} .*is not read.*ModelGeometry"):
+        ModelGeometry.from_config({**LLAMA_31_8B, key: value})
+    for nothing in (None, False, []):
+        assert ModelGeometry.from_config({**LLAMA_31_8B, key: nothing}).num_layers == 32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_key_value_heads": "8" * 10**6},
+        {"num_key_value_heads": {"each": [8] * 10**4}},
+        {"num_hidden_layers": 10**4_000},
+        {"torch_dtype": "x" * 10**6},
+        {"torch_dtype": ["bfloat16"] * 10**4},
+        {"layer_types": ["x" * 10**6] * 32},
+        {"layer_types": "x" * 10**6},
+        {"hybrid_override_pattern": "x" * 10**6},
+        {"attn_type_list": [*range(2, 34)]},
+        {"linear_attn_config": "x" * 10**6},
+        {"use_cla": "x" * 10**6},
+    ],
+)
+def test_a_long_value_is_not_repeated_whole(change):
+    """A message stays one that can be read: of what is long it has the two ends."""
+    with pytest.raises(ConfigError) as refused:
+        ModelGeometry.from_config({**LLAMA_31_8B, **change})
+    assert len(str(refused.value)) < 800
 
 
 def test_hostile_sizes_are_refused_at_once():

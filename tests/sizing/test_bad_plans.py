@@ -46,7 +46,9 @@ def test_a_size_with_its_unit(text, num_bytes):
     ("text", "said"),
     [
         ("80", "a size needs its unit; the units are B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"),
-        ("80G", "'G' is no unit, write GB"),
+        ("80G", "'G' is no unit, write GB or GiB;"),
+        ("80k", "'k' is no unit, write kB or KiB;"),
+        ("80gb", "'gb' is no unit, write GB;"),
         ("80gib", "'gib' is no unit, write GiB"),
         ("80 gigs", "'gigs' is no unit"),
         ("GiB", "is no size: write 80GiB"),
@@ -187,6 +189,26 @@ def test_a_device_that_is_too_small_for_any_fraction():
     assert enough.configure(device).max_total_num_tokens == 16
 
 
+def test_a_fraction_that_no_device_is_large_enough_for():
+    """What cannot be had is not advised, however small the fraction is."""
+    for fraction in ("1e-12", 1e-320):
+        asked = KVCacheConfigurator(
+            geometry=LLAMA, dtype=BF16, free_bytes=GIB, mem_fraction=fraction
+        )
+        with pytest.raises(BudgetTooSmall, match="a mem_fraction of") as refused:
+            asked.configure(2 * GIB)
+        assert refused.value.least_bytes == 4_194_304
+        assert "a device of" not in str(refused.value)
+
+
+@pytest.mark.parametrize("ratio", [1e-300, 1e300])
+def test_a_plan_that_no_memory_would_do_for(ratio):
+    """The window pool has no page, or more than an engine counts, whatever there is."""
+    with pytest.raises(ConfigError, match="No memory would do") as refused:
+        planned(models.GPT_OSS_120B, GIB, window_sizing=ByRatio(ratio=ratio))
+    assert not isinstance(refused.value, BudgetTooSmall)
+
+
 def test_a_window_larger_than_the_context():
     """The layer, its window and the context are named."""
     layers = [SlidingWindow(num_kv_heads=1, k_dim=64, v_dim=64, window=2_048)]
@@ -209,7 +231,11 @@ def test_a_token_limit_too_small_for_one_request():
     with pytest.raises(ConfigError, match="raise the limit of 128 tokens") as refused:
         planned(models.GPT_OSS_120B, GIB, max_total_tokens=128)
     assert not isinstance(refused.value, BudgetTooSmall)
-    with pytest.raises(ConfigError, match="raise the limit of 15 tokens"):
+    # 10 window pages, 160 tokens, are the first above 128 + 16; at 0.8 they come with 13 full ones.
+    assert "to 208 or more" in str(refused.value)
+    plan = planned(models.GPT_OSS_120B, GIB, max_total_tokens=208)
+    assert (plan.full_max_total_num_tokens, plan.swa_max_total_num_tokens) == (208, 160)
+    with pytest.raises(ConfigError, match=r"raise the limit of 15 tokens .* to 16 or more"):
         planned(LLAMA, GIB, max_total_tokens=15)
 
 

@@ -12,7 +12,7 @@ from kvlife.sizing.request_caps import most_requests
 from kvlife.sizing.rows import Step, decode_reserve_len, row_capacity, worst_step_len
 from kvlife.sizing.search import largest, least
 from kvlife.sizing.states import StateCost, StateSizing, slots_per_request
-from kvlife.sizing.windows import ByRequests, admits_one, held_window_len, needed_window_len
+from kvlife.sizing.windows import ByRequests, admitting_pages, held_window_len, needed_window_len
 
 
 def test_what_is_available():
@@ -151,9 +151,10 @@ def test_a_window_that_requests_size():
 
 
 def test_a_window_pool_that_admits_nobody():
-    """Window and a page have to be less than the pool."""
-    assert not admits_one(144, 128, 16)
-    assert admits_one(145, 128, 16)
+    """Window and a page have to be less than the pool: 144 tokens than 10 pages, 116 than 8."""
+    assert admitting_pages(128, 16) == 10
+    assert admitting_pages(100, 16) == 8
+    assert admitting_pages(128, 1) == 130
 
 
 def test_c43_all_beams_are_counted_at_the_door():

@@ -272,7 +272,7 @@ def test_models_of_states_alone():
 
 def test_layers_with_attention_beside_a_state():
     """A layer called "hybrid" keeps both; falcon-h1 does not say what its layers are."""
-    with pytest.raises(ConfigError, match="layers_block_type"):
+    with pytest.raises(ConfigError, match=r"layer_types .*hybrid"):
         layers_of(FALCON_H1_05B)
     layers = layers_of({**FALCON_H1_05B, "layers_block_type": ["hybrid"] * 36})
     full = FullAttention(num_kv_heads=2, k_dim=64, v_dim=64)
@@ -353,5 +353,7 @@ def test_heads_that_differ_from_layer_to_layer():
     """A list under the name of a number has a value for each layer."""
     config = {**LLAMA_31_8B, "num_hidden_layers": 2, "num_key_value_heads": [4, 8]}
     assert [layer[0].num_kv_heads for layer in layers_of(config)] == [4, 8]
+    own = {**config, "num_key_value_heads": None, "num_key_value_heads_per_layer": [4, 2]}
+    assert [layer[0].num_kv_heads for layer in layers_of(own)] == [4, 2]
     with pytest.raises(ConfigError, match=r"num_key_value_heads has 1 values.*layer 1"):
         layers_of({**config, "num_key_value_heads": [4]})

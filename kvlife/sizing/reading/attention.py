@@ -93,7 +93,7 @@ def _index_dim(keys: ConfigKeys, part: ConfigKeys | None) -> int:
 def _kv_heads(keys: ConfigKeys, own: str) -> int:
     if keys.is_on("multi_query") and not keys.is_on("new_decoder_architecture"):
         return 1
-    found = keys.whole_or_none(own, *KV_HEADS)
+    found = keys.whole_or_none(own, "num_key_value_heads_per_layer", *KV_HEADS)
     # Without a number of their own, there are as many KV heads as query heads.
     return keys.whole(*KV_HEADS, *QUERY_HEADS) if found is None else found
 

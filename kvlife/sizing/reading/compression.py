@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import Compressed, CompressorState, Layer, SharedWindow
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, quoted
 from kvlife.sizing.reading.layer_kinds import COMPRESSION, Kind
 
 
@@ -61,5 +61,5 @@ def _rope_dim(keys: ConfigKeys) -> int:
         raise MissingKeys(["qk_rope_head_dim or partial_rotary_factor"])
     factor = share[1]
     if not isinstance(factor, int | float) or not 0 <= factor <= 1:
-        raise ConfigError(f"partial_rotary_factor is {factor!r}: it must lie in [0, 1]")
+        raise ConfigError(f"partial_rotary_factor is {quoted(factor)}: it must lie in [0, 1]")
     return int(keys.whole("head_dim") * factor)

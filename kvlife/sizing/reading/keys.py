@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, overload
 
@@ -9,6 +10,14 @@ from kvlife.errors import ConfigError
 
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 60
+
+
+def quoted(value: object) -> str:
+    """A value as a message shows it: of one that is long, its ends."""
+    return _BRIEF.repr(value)
 
 
 class MissingKeys(ConfigError):
@@ -80,7 +89,7 @@ class ConfigKeys:
         """Whether a flag is set; raises `ConfigError` for what is no flag."""
         value = self._config.get(name)
         if value is not None and not isinstance(value, bool):
-            raise ConfigError(f"{name} is {value!r}: it must be true or false")
+            raise ConfigError(f"{name} is {quoted(value)}: it must be true or false")
         return bool(value)
 
     def whole(self, *names: str, low: int = 1) -> int:
@@ -103,7 +112,9 @@ class ConfigKeys:
                 )
             value = value[self._layer]
         if type(value) is not int or value < low:
-            raise ConfigError(f"{name} is {value!r}: it must be a whole number of at least {low}")
+            raise ConfigError(
+                f"{name} is {quoted(value)}: it must be a whole number of at least {low}"
+            )
         return value
 
     def texts(self, *names: str) -> tuple[str, tuple[str, ...]] | None:
@@ -113,10 +124,12 @@ class ConfigKeys:
             return None
         name, value = found
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            raise ConfigError(f"{name} is {value!r}: it must be a list with a name for each layer")
+            raise ConfigError(
+                f"{name} is {quoted(value)}: it must be a list with a name for each layer"
+            )
         for item in value:
             if not isinstance(item, str):
-                raise ConfigError(f"{name} holds {item!r}: it must be a list of names")
+                raise ConfigError(f"{name} holds {quoted(item)}: it must be a list of names")
         return name, tuple(value)
 
     def numbers(self, *names: str) -> tuple[str, tuple[int, ...]] | None:
@@ -126,10 +139,12 @@ class ConfigKeys:
             return None
         name, value = found
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise ConfigError(f"{name} is {value!r}: it must be a list of whole numbers")
+            raise ConfigError(f"{name} is {quoted(value)}: it must be a list of whole numbers")
         for item in value:
             if not isinstance(item, int) or item < 0:
-                raise ConfigError(f"{name} holds {item!r}: it must be a list of whole numbers")
+                raise ConfigError(
+                    f"{name} holds {quoted(item)}: it must be a list of whole numbers"
+                )
         return name, tuple(int(item) for item in value)
 
     def part(self, name: str) -> ConfigKeys | None:
@@ -138,5 +153,5 @@ class ConfigKeys:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{name} is {value!r}: it must hold keys and values")
+            raise ConfigError(f"{name} is {quoted(value)}: it must hold keys and values")
         return ConfigKeys(value, self._layer)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, either
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, either, quoted
 
 
 class Kind(StrEnum):
@@ -92,7 +92,7 @@ def _repeated_names(keys: ConfigKeys, num_layers: int) -> Kinds | None:
 def _kind(name: str, text: str) -> Kind:
     if text not in NAMES:
         raise ConfigError(
-            f"{name} has {text!r}: the kinds of layer that are known are {', '.join(NAMES)};"
+            f"{name} has {quoted(text)}: the kinds of layer that are known are {', '.join(NAMES)};"
             " describe others by hand, as ModelGeometry(layers=[...])"
         )
     return NAMES[text]
@@ -108,7 +108,7 @@ def _letters(keys: ConfigKeys, num_layers: int) -> Kinds | None:
             continue
         pattern = found[1]
         if not pattern or set(pattern) - set(letters):
-            raise ConfigError(f"{name} is {pattern!r}: its letters are {', '.join(letters)}")
+            raise ConfigError(f"{name} is {quoted(pattern)}: its letters are {', '.join(letters)}")
         if num_layers % len(pattern):
             raise ConfigError(
                 f"{name} has {len(pattern)} letters, and there are {num_layers} layers"
@@ -168,7 +168,9 @@ def _flags(keys: ConfigKeys, num_layers: int) -> Kinds | None:
         strange = sorted(set(flags[:num_layers]) - set(kinds))
         if strange:
             known = ", ".join(f"{flag}: {kind}" for flag, kind in kinds.items())
-            raise ConfigError(f"{name} has {strange}: its values are {known}; or add layer_types")
+            raise ConfigError(
+                f"{name} has {quoted(strange)}: its values are {known}; or add layer_types"
+            )
         # Values behind the last layer are those of layers that draft.
         return tuple(kinds[flag] for flag in flags[:num_layers])
     return None
@@ -220,7 +222,7 @@ def _all_alike(keys: ConfigKeys, num_layers: int) -> Kinds | None:
     attention, state = keys.has(*ATTENTION_KEYS), keys.has(*STATE_KEYS)
     if attention and state:
         raise MissingKeys(
-            ["layer_types or layers_block_type (which layers are attention, which recurrent)"]
+            ["layer_types (which are attention, which recurrent, and which 'hybrid', that is both)"]
         )
     if not attention and not state:
         return None

@@ -9,7 +9,7 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import MAX_LAYERS, Layer
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, either
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, either, quoted
 from kvlife.sizing.reading.layer_caches import layer_caches
 from kvlife.sizing.reading.layer_kinds import layer_kinds
 
@@ -26,6 +26,12 @@ CONTEXT_LENGTHS = (
     "n_ctx",
 )
 DTYPES = ("torch_dtype", "dtype")
+# What changes what layers keep, in ways that are not read; false or empty is as good as absent.
+NOT_READ = {
+    "block_configs": "what each layer has, one by one",
+    "cross_attention_layers": "layers that keep what they read of another model",
+    "is_encoder_decoder": "a decoder that keeps what it reads of an encoder",
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -55,9 +61,18 @@ def read_model(
 
 
 def _layers(keys: ConfigKeys) -> tuple[Layer, ...]:
+    for name, what in NOT_READ.items():
+        found = keys.find(name)
+        if found is not None and found[1]:
+            raise ConfigError(
+                f"{name} ({what}) is not read: describe the layers by hand, as"
+                " ModelGeometry(layers=[...])"
+            )
     num_layers = keys.whole(*LAYER_COUNTS)
     if num_layers > MAX_LAYERS:
-        raise ConfigError(f"the config has {num_layers} layers: at most {MAX_LAYERS} are read")
+        raise ConfigError(
+            f"the config has {quoted(num_layers)} layers: at most {MAX_LAYERS} are read"
+        )
     kinds = layer_kinds(keys, num_layers)
     return ask(*(partial(layer_caches, keys.of_layer(idx), kind) for idx, kind in enumerate(kinds)))
 
@@ -76,6 +91,6 @@ def _dtype(*scopes: ConfigKeys) -> str:
         if found is not None:
             name, value = found
             if not isinstance(value, str):
-                raise ConfigError(f"{name} is {value!r}: it must be a name, as bfloat16")
+                raise ConfigError(f"{name} is {quoted(value)}: it must be a name, as bfloat16")
             return value.removeprefix("torch.")
     raise MissingKeys([either(DTYPES)])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import Heads, RecurrentState
 from kvlife.sizing.reading.attention import HEAD_DIMS, QUERY_HEADS
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, quoted
 from kvlife.sizing.reading.layer_kinds import ATTENTION_KEYS
 
 STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype", "ssm_cache_dtype", "ssm_state_dtype")
@@ -39,7 +39,7 @@ def _state_dtype(keys: ConfigKeys) -> str:
         return "float32"
     name, dtype = found
     if not isinstance(dtype, str):
-        raise ConfigError(f"{name} is {dtype!r}: it must be a name, as float32")
+        raise ConfigError(f"{name} is {quoted(dtype)}: it must be a name, as float32")
     return dtype.removeprefix("torch.")
 
 
