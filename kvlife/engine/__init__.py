@@ -3,7 +3,16 @@
 from kvlife.engine.batch import Batch
 from kvlife.engine.engine import KvEngine
 from kvlife.engine.observer import Observer
-from kvlife.engine.results import Admission, Hit, SessionTurn
+from kvlife.engine.results import Admission, Hit, Retraction, SessionTurn
 from kvlife.engine.stats import Stats
 
-__all__ = ["Admission", "Batch", "Hit", "KvEngine", "Observer", "SessionTurn", "Stats"]
+__all__ = [
+    "Admission",
+    "Batch",
+    "Hit",
+    "KvEngine",
+    "Observer",
+    "Retraction",
+    "SessionTurn",
+    "Stats",
+]
