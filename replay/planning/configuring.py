@@ -27,6 +27,8 @@ from kvlife.sizing import (
 
 PLATFORMS = {"cuda": CUDA, "hip": HIP, "cpu": CPU}
 MAX_CONFIG_BYTES = 16 << 20
+# Where ModelOpt says it.
+QUANTIZATION_FILE = "hf_quant_config.json"
 
 
 @attrs.frozen(kw_only=True)
@@ -40,11 +42,11 @@ class Request:
 def read_request(options: PlanOptions) -> Request:
     """Read the files and sizes that the options name; raises `ConfigError`."""
     config = read_config(options.config)
-    geometry = ModelGeometry.from_config(config)
+    geometry = _geometry(config, options)
     dtype = configure_kv_cache_dtype(
         options.dtype,
         geometry.model_dtype,
-        checkpoint_quantization(config),
+        _quantization(config, options.config),
         PLATFORMS[options.platform],
     )
     gpu_bytes = parse_bytes("--gpu-memory", options.gpu_memory)
@@ -99,6 +101,24 @@ def read_config(path: Path) -> dict[str, object]:
     if not isinstance(found, dict):
         raise ConfigError(f"{path} holds no JSON object, and a config.json does")
     return found
+
+
+def _geometry(config: dict[str, object], options: PlanOptions) -> ModelGeometry:
+    """The model as its config has it; a context that it lacks is the one that is asked for."""
+    dtype = options.model_dtype
+    try:
+        return ModelGeometry.from_config(config, model_dtype=dtype)
+    except ConfigError:
+        if options.context is None:
+            raise
+        return ModelGeometry.from_config(config, model_dtype=dtype, context_len=options.context)
+
+
+def _quantization(config: dict[str, object], path: Path) -> dict[str, object]:
+    """What the checkpoint says of it, in its config.json and in the file beside it."""
+    beside = path.with_name(QUANTIZATION_FILE)
+    found = read_config(beside) if beside.is_file() else {}
+    return {**found, **checkpoint_quantization(config)}
 
 
 def _free_bytes(options: PlanOptions, gpu_bytes: int) -> int:

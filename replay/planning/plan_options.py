@@ -41,6 +41,9 @@ class PlanOptions:
     dtype: Annotated[
         str, Parameter(help="Of the KV: auto, bf16, fp16, fp8_e4m3, fp8_e5m2, mxfp8, nvfp4.")
     ] = "auto"
+    model_dtype: Annotated[
+        str | None, Parameter(help="The model's own; by default what its config says.")
+    ] = None
     platform: Annotated[
         Literal["cuda", "hip", "cpu"], Parameter(help="What the device is, for the dtype.")
     ] = "cuda"

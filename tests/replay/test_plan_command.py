@@ -239,6 +239,33 @@ def test_every_option_reaches_the_plan(answer):
     assert figures["bytes_per_token_full"]["value"] == 20 * 4 * 64 * 2
 
 
+def test_what_a_config_lacks_may_be_asked_for(ask, answer):
+    """gpt-oss is released without a dtype, and mamba-2 without a context."""
+    config = {key: value for key, value in GPT_OSS.items() if key != "torch_dtype"}
+    assert "the config lacks torch_dtype" in ask(config, *FOUR)[2]
+    assert answer(config, *FOUR, "--model-dtype", "bfloat16") == answer(GPT_OSS, *FOUR)
+    mamba = {
+        "num_hidden_layers": 64, "hidden_size": 4096, "num_heads": 128, "head_dim": 64,
+        "n_groups": 8, "state_size": 128, "conv_kernel": 4, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    assert "the config lacks max_position_embeddings" in ask(mamba, *FOUR)[2]
+    plan = answer(mamba, *FOUR, "--context", "65536")
+    # 64 layers of 3 x 10,240 inputs in bf16 and 128 x 64 x 128 values in fp32.
+    assert plan["state"]["slot_bytes"] == 64 * (61_440 + 4_194_304)
+    assert plan["context_len"] == 65_536
+
+
+def test_the_file_of_quantisation_beside_the_config(tmp_path, answer):
+    """ModelOpt writes there that KV is fp8, and `auto` takes it."""
+    assert answer(LLAMA, *FOUR)["dtype"] == "bf16"
+    beside = tmp_path / "hf_quant_config.json"
+    beside.write_text('{"quantization": {"kv_cache_quant_algo": "FP8"}}', encoding="utf-8")
+    plan = answer(LLAMA, *FOUR)
+    assert plan["dtype"] == "fp8_e4m3"
+    assert "kv_cache_quant_algo is 'FP8'" in plan["notes"][0]
+    assert answer(LLAMA, *FOUR, "--dtype", "bf16")["dtype"] == "bf16"
+
+
 def test_the_stages_of_a_pipeline(answer):
     """Each rank's layers are its own, the tokens those of the least."""
     options = (*FOUR, "--pp", "3", "--pp-rank")
