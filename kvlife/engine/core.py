@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from threading import get_ident
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -126,6 +127,8 @@ class EngineCore(Observer):
         self._posted: deque[str] = deque()
         # The pins of copies to the host and from it that have not been seen to end, oldest first.
         self._copies: dict[str, None] = {}
+        # Ranks that write the same events must not go by how long each one's device takes.
+        self._waits_for_copies = world_size > 1
         self._refusals: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._newest_step: int | None = None
@@ -166,23 +169,30 @@ class EngineCore(Observer):
 
     def _end_copies(self) -> None:
         """End the pins of the copies that are complete; copies end in the order they began in."""
-        events: list[Unpinned] = []
-        for pin_id in self._copies:
-            if self._pools is not None and not self._pools.copy_done(pin_id):
-                break
-            pin = self.ledger.pins[pin_id]
-            events.append(Unpinned(pin_id, pin.group, pin.pages))
-        if events:
-            self._decide(events)
-            for event in events:
-                del self._copies[event.pin_id]
+        pools = self._pools
+        try:
+            done = [*takewhile(lambda pin: pools is None or pools.copy_done(pin), self._copies)]
+        except Exception as error:
+            self._fail_pools(error)
+            raise
+        self._unpin_copies(done)
 
     def _finish_copies(self) -> None:
         """Wait until all copies are complete, and end their pins."""
-        if self._copies:
-            if self._pools is not None:
+        if self._copies and self._pools is not None:
+            try:
                 self._pools.finish_copies()
-            self._end_copies()
+            except Exception as error:
+                self._fail_pools(error)
+                raise
+        self._unpin_copies(list(self._copies))
+
+    def _unpin_copies(self, pin_ids: Sequence[str]) -> None:
+        pins = self.ledger.pins
+        if pin_ids:
+            self._decide([Unpinned(pin, pins[pin].group, pins[pin].pages) for pin in pin_ids])
+            for pin_id in pin_ids:
+                del self._copies[pin_id]
 
     def _decide(self, events: Sequence[Event], *victims: Victims) -> None:
         """Record the events of one command, then follow them in the prefix index."""

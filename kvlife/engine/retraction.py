@@ -63,10 +63,12 @@ class RetractionCommands(AdmissionCommands, PageGranting, PublishingCommands):
         be kept, this is a plain retraction, the result says why, and `resume` computes again.
 
         The copied pages stay under pins of kind "copy" until the pools say that the copy is
-        complete; the engine ends them by itself, at once where there is no device to wait for. A
-        request in flight may be backed up: it drains as ever, and its pages stay under their pins.
-        A step in flight writes only above what is committed, and that is not brought back, so it
-        does not matter whether the copy runs before or after it.
+        complete; the engine ends them by itself, at once where there is no device to wait for. One
+        of several ranks waits for its copies, so that all of them write the same events.
+
+        A request in flight may be backed up: it drains as ever, and its pages stay under their
+        pins. A step in flight writes only above what is committed, and that is not brought back,
+        so it does not matter whether the copy runs before or after it.
         """
         row, rid = self._row(rid), as_id("a request id", rid)
         kept = kept_pages(self.ledger, row)
@@ -155,7 +157,10 @@ class RetractionCommands(AdmissionCommands, PageGranting, PublishingCommands):
         for pin in pins:
             assert isinstance(pin, Pinned)  # _copy_pins made them
             self._copies[pin.pin_id] = None
-        self._end_copies()
+        if self._waits_for_copies:
+            self._finish_copies()
+        else:
+            self._end_copies()
 
     def _restore(
         self, rid: str, waiting: Waiting, match: Match, limit: int, floor: int

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from backup_runs import TOKENS, engine_of, refold, run, table
 
-from kvlife.errors import PinRefused
+from kvlife.errors import EngineClosed, PinRefused
 from kvlife.events import Resumed, Retracted, Unpinned
 from kvlife.pools import Pools
 
@@ -106,3 +106,31 @@ def test_a_restore_that_is_let_go_early_stays_in_quarantine():
     assert slow.waits == 1
     assert engine.num_free() == 11
     assert [type(event) for event in engine.log.events[-2:]] == [Unpinned, Unpinned]
+
+
+def test_a_rank_waits_for_its_copies():
+    """One of two ranks ends the pin at once: what it writes does not go by its device."""
+    slow = SlowCopies()
+    engine = engine_of(pools=slow, world_size=2)
+    run(engine, "r1", TOKENS[:8])
+    engine.retract_with_backup("r1")
+    assert slow.waits == 1
+    assert not engine.ledger.pins
+    assert engine.num_free() == 11
+
+
+class FailingCopies(SlowCopies):
+    """Pools whose device fails while it copies."""
+
+    def copy_done(self, pin_id):
+        raise RuntimeError("the device is lost")
+
+
+def test_pools_that_fail_at_a_copy_end_the_run():
+    """As any error of the pools: it is raised, and the engine is closed."""
+    engine = engine_of(pools=FailingCopies())
+    run(engine, "r1", TOKENS[:8])
+    with pytest.raises(RuntimeError, match="the device is lost"):
+        engine.retract_with_backup("r1")
+    with pytest.raises(EngineClosed, match="the pools failed"):
+        engine.match([1])
