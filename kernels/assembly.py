@@ -47,10 +47,11 @@ def usage_of_cubin(cubin: bytes, tools: Path) -> Usage:
         file.write(cubin)
         file.flush()
         found = USAGE.search(_run(tools / "cuobjdump", "-res-usage", file.name))
-        code = _run(tools / "nvdisasm", "-c", file.name)
-    if found is None:
-        raise KernelError("cuobjdump -res-usage shows no registers: is it of another CUDA?")
-    registers, stack, _, local = map(int, found.groups())
+        if found is None:
+            raise KernelError("cuobjdump -res-usage shows no registers: is it of another CUDA?")
+        registers, stack, _, local = map(int, found.groups())
+        # What is spilled lies in local memory: without any, the code need not be read.
+        code = _run(tools / "nvdisasm", "-c", file.name) if stack + local else ""
     return Usage(
         registers=registers, spills=len(LOCAL_ACCESS.findall(code)), local_bytes=stack + local
     )

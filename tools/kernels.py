@@ -25,7 +25,7 @@ from kvlife.kernels.compiling import (
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = ("operation", "kernel", "target", "regs", "shared", "spills", "local", "load", "store")
-ROW = "{:<15}{:<34}{:<8}{:>5}{:>8}{:>8}{:>7}{:>6}{:>7}"
+ROW = "{:<15}{:<40}{:<8}{:>5}{:>8}{:>8}{:>7}{:>6}{:>7}"
 
 
 def compiled_kernels(

@@ -21,7 +21,7 @@ LOST = tl.constexpr(int(ViolationCode.LOST))
 NOT_PINNABLE = tl.constexpr(int(ViolationCode.NOT_PINNABLE))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seq"])
 def audit_entries_kernel(
     tables,
     groups,
@@ -67,7 +67,7 @@ def audit_entries_kernel(
     report(count, entries, capacity, code, group, page, where, seq, code != 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seq"])
 def audit_pages_kernel(
     groups,
     counts,

@@ -13,7 +13,7 @@ from kvlife.kernels.violations_kernel import report
 BLOCK = 256
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n", "group", "seq"])
 def bind_pages_kernel(
     table,
     state,

@@ -18,7 +18,7 @@ EVICT = tl.constexpr(int(Transition.EVICT))
 PIN = tl.constexpr(int(Transition.PIN))
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n", "group", "seq"])
 def change_pages_kernel(
     state,
     refs,

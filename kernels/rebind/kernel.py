@@ -15,7 +15,7 @@ BLOCK = 256
 NOT_REFERENCED = tl.constexpr(int(ViolationCode.NOT_REFERENCED))
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n", "group", "seq"])
 def rebind_kernel(
     table,
     state,
