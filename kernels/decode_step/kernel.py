@@ -11,8 +11,9 @@ from kvlife.kernels.page_moves_kernel import OUTSIDE, is_inside, take
 from kvlife.kernels.violations import ViolationCode
 from kvlife.kernels.violations_kernel import report
 
-# Few rows a program, so that a batch of a thousand spreads over many multiprocessors.
-BLOCK, NUM_WARPS = 64, 2
+# Few rows a program, so that a batch of a thousand spreads over many multiprocessors; but a row for
+# each thread of AMD's warps of 64 too, since a thread that shared its row could read a new length.
+BLOCK, NUM_WARPS = 128, 2
 PAGE_MISSING = tl.constexpr(int(ViolationCode.PAGE_MISSING))
 PAGE_UNASKED = tl.constexpr(int(ViolationCode.PAGE_UNASKED))
 LENGTH_DISAGREES = tl.constexpr(int(ViolationCode.LENGTH_DISAGREES))
