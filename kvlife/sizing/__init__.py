@@ -4,7 +4,6 @@ from kvlife.sizing.admission import demand_pages, refuse_unservable
 from kvlife.sizing.buffers import Buffer
 from kvlife.sizing.cells import Cell, CellPart, GroupBytes, group_bytes
 from kvlife.sizing.configurator import KVCacheConfigurator
-from kvlife.sizing.derivation import Derivation
 from kvlife.sizing.drafts import Draft
 from kvlife.sizing.dtypes import (
     CPU,
@@ -16,7 +15,8 @@ from kvlife.sizing.dtypes import (
     configure_kv_cache_dtype,
 )
 from kvlife.sizing.figures import Figure, Figures
-from kvlife.sizing.geometry import (
+from kvlife.sizing.geometry import ModelGeometry
+from kvlife.sizing.layers import (
     Compressed,
     CompressorState,
     FullAttention,
@@ -24,7 +24,6 @@ from kvlife.sizing.geometry import (
     Latent,
     LatentIndexed,
     LayerCache,
-    ModelGeometry,
     RecurrentState,
     SharedWindow,
     SlidingWindow,
@@ -52,7 +51,6 @@ __all__ = [
     "CellPart",
     "Compressed",
     "CompressorState",
-    "Derivation",
     "Draft",
     "Figure",
     "Figures",

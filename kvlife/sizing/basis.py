@@ -10,8 +10,8 @@ import attrs
 from kvlife.errors import ConfigError
 from kvlife.sizing.buffers import PagedPool, paged_pools
 from kvlife.sizing.cells import GroupBytes, group_bytes
-from kvlife.sizing.figures import Figure, identifier
-from kvlife.sizing.geometry import FullAttention, SharedWindow, SlidingWindow
+from kvlife.sizing.figures import Figure
+from kvlife.sizing.layers import FullAttention
 from kvlife.sizing.request_caps import MOST, asked_on_this_rank
 from kvlife.sizing.rows import Step, decode_reserve_len, row_capacity, worst_step_len
 from kvlife.sizing.solving import USER_LIMIT, Demand, RowDemand, StateDemand
@@ -40,13 +40,14 @@ class Basis:
 def make_basis(options: KVCacheConfigurator) -> Basis:
     """The basis of these options; raises `ConfigError` for what no memory could serve."""
     context_len = options.context_len or options.geometry.context_len
-    _refuse_wide_windows(options, context_len)
+    # Refuses a window that is larger than the context which is asked for.
+    geometry = attrs.evolve(options.geometry, context_len=context_len)
     asked = None
     if options.max_running_requests is not None:
         dp = options.parallel.attention_dp
         asked = asked_on_this_rank(options.max_running_requests, dp)
     groups = group_bytes(
-        options.geometry,
+        geometry,
         options.dtype,
         options.parallel,
         options.draft,
@@ -57,10 +58,8 @@ def make_basis(options: KVCacheConfigurator) -> Basis:
     rows = [group for group in groups if group.kind == "state" and not group.is_published]
     if options.prefill_only:
         _refuse_without_pool(options)
-    if options.unified and len(pools) + len(states) < 2:
-        raise ConfigError(
-            "unified is one byte buffer for several groups, and this model has one: leave it out"
-        )
+    if options.unified:
+        _refuse_alone(len(pools) + len(states))
     step = _step(options)
     worst = worst_step_len(step, options.page_size)
     reserve = decode_reserve_len(step, options.page_size)
@@ -79,7 +78,6 @@ def make_basis(options: KVCacheConfigurator) -> Basis:
         row_capacity=_int(capacity),
         logical=options.host_to_device_ratio,
     )
-    cells = [Figure.of(cell_name(group), group.derivation) for group in groups]
     return Basis(
         options=options,
         context_len=context_len,
@@ -89,19 +87,20 @@ def make_basis(options: KVCacheConfigurator) -> Basis:
         row_group=rows[0] if rows else None,
         asked=asked,
         demand=demand,
-        figures=(*cells, worst, reserve, capacity, *windows, *state_figures),
+        figures=(
+            *(group.derivation for group in groups),
+            worst,
+            reserve,
+            capacity,
+            *windows,
+            *state_figures,
+        ),
     )
 
 
 def _int(figure: Figure) -> int:
     assert isinstance(figure.value, int)
     return figure.value
-
-
-def cell_name(group: GroupBytes) -> str:
-    """The name of the figure of a group's bytes."""
-    what = "bytes_per_slot" if group.kind == "state" else "bytes_per_token"
-    return identifier(f"{what}_{group.name}")
 
 
 def _step(options: KVCacheConfigurator) -> Step:
@@ -122,15 +121,11 @@ def _empty_pools(options: KVCacheConfigurator) -> tuple[PagedPool, ...]:
     return (PagedPool(name="full", window=None, page_size=options.page_size, groups=()),)
 
 
-def _refuse_wide_windows(options: KVCacheConfigurator, context_len: int) -> None:
-    for number, layer in enumerate(options.geometry.layers):
-        for cache in layer:
-            if isinstance(cache, SlidingWindow | SharedWindow) and cache.window > context_len:
-                raise ConfigError(
-                    f"layer {number} has a window of {cache.window:,} tokens, and the context is"
-                    f" {context_len:,}: take a context of {cache.window:,} or more, or describe the"
-                    " layer as full attention"
-                )
+def _refuse_alone(num_groups: int) -> None:
+    if num_groups < 2:
+        raise ConfigError(
+            "unified is one byte buffer for several groups, and this model has one: leave it out"
+        )
 
 
 def _refuse_without_pool(options: KVCacheConfigurator) -> None:

@@ -9,9 +9,9 @@ from fractions import Fraction
 import attrs
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.derivation import Derivation, Value
 from kvlife.sizing.drafts import Draft
 from kvlife.sizing.dtypes import KvDtype
+from kvlife.sizing.figures import Figure, Value, identifier
 from kvlife.sizing.geometry import ModelGeometry
 from kvlife.sizing.layers import (
     Compressed,
@@ -99,7 +99,13 @@ class GroupBytes:
         return self.entry_bytes if self.kind == "state" else 0
 
     @property
-    def derivation(self) -> Derivation:
+    def figure_name(self) -> str:
+        """The name of the figure of its bytes."""
+        what = "bytes_per_slot" if self.kind == "state" else "bytes_per_token"
+        return identifier(f"{what}_{self.name}")
+
+    @property
+    def derivation(self) -> Figure:
         """Bytes a token (or a slot), with the formula and its inputs by name."""
         formula = " + ".join(cell.formula for cell in self.cells) or "no layer on this rank"
         inputs = {"layers": self.num_layers}
@@ -107,10 +113,12 @@ class GroupBytes:
             formula = f"({formula}) / {self.tokens_per_entry} tokens an entry"
             inputs["tokens an entry"] = self.tokens_per_entry
         is_state = self.kind == "state"
-        return Derivation(
+        return Figure(
+            name=self.figure_name,
             value=self.bytes_per_slot if is_state else self.bytes_per_token,
             unit="bytes a slot" if is_state else "bytes a token",
             formula=formula,
+            numbers=formula,
             inputs={
                 **inputs,
                 **{

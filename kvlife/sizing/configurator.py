@@ -16,12 +16,11 @@ from kvlife.sizing.figures import Figure
 from kvlife.sizing.geometry import ModelGeometry
 from kvlife.sizing.parallel import Parallel
 from kvlife.sizing.planning import UNIFIED_ALIGN, build_result
-from kvlife.sizing.ratios import vet_fraction
 from kvlife.sizing.result import KVCacheConfigResult
 from kvlife.sizing.search import least
 from kvlife.sizing.solving import Agree, solve
 from kvlife.sizing.states import StateSizing
-from kvlife.sizing.units import MAX_BYTES, size_text
+from kvlife.sizing.units import MAX_BYTES, size_text, vet_fraction
 from kvlife.sizing.windows import ByRatio, WindowSizing
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 import attrs
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.derivation import Derivation, Value, shown
 
+Value = int | float | str | Fraction
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -40,17 +41,9 @@ class Figure:
     bound: str = ""
     why: str = ""
 
-    @classmethod
-    def of(cls, name: str, derivation: Derivation) -> Figure:
-        """A figure of what was derived elsewhere, under a name."""
-        return cls(
-            name=name,
-            value=derivation.value,
-            unit=derivation.unit,
-            formula=derivation.formula,
-            inputs=dict(derivation.inputs),
-            numbers=derivation.formula,
-        )
+    def __str__(self) -> str:
+        """The whole line: `131,072 bytes a token = 32 layers x (...)`."""
+        return f"{shown(self.value)} {self.unit} = {self.filled}"
 
     @property
     def filled(self) -> str:
@@ -61,6 +54,15 @@ class Figure:
         return _NAME.sub(
             lambda name: shown(known[name[0]]) if name[0] in known else name[0], self.formula
         )
+
+
+def shown(value: Value) -> str:
+    """A number for people: thousands apart, a fraction as a fraction."""
+    if isinstance(value, Fraction) and value.denominator > 1:
+        return f"{value.numerator:,}/{value.denominator:,}"
+    if isinstance(value, int | Fraction):
+        return f"{int(value):,}"
+    return str(value)
 
 
 def _as_figures(figures: Iterator[Figure]) -> tuple[Figure, ...]:

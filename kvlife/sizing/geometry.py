@@ -9,36 +9,13 @@ import attrs
 from kvlife.errors import ConfigError
 from kvlife.sizing.dtypes import named_dtype
 from kvlife.sizing.layers import (
-    Compressed,
-    CompressorState,
-    FullAttention,
-    Heads,
-    Latent,
-    LatentIndexed,
     Layer,
     LayerCache,
     RecurrentState,
     SharedWindow,
     SlidingWindow,
-    SparseIndexed,
 )
 from kvlife.sizing.reading.model import read_model
-
-__all__ = [
-    "Compressed",
-    "CompressorState",
-    "FullAttention",
-    "Heads",
-    "Latent",
-    "LatentIndexed",
-    "Layer",
-    "LayerCache",
-    "ModelGeometry",
-    "RecurrentState",
-    "SharedWindow",
-    "SlidingWindow",
-    "SparseIndexed",
-]
 
 
 def _as_layers(layers: Iterable[LayerCache | Iterable[LayerCache]]) -> tuple[Layer, ...]:
@@ -77,8 +54,8 @@ class ModelGeometry:
             named_dtype(cache.state_dtype)
         if isinstance(cache, SlidingWindow | SharedWindow) and cache.window > self.context_len:
             raise ConfigError(
-                f"layer {idx} has a window of {cache.window} tokens, and the context is"
-                f" {self.context_len}: raise the context to {cache.window} or more, or make the"
+                f"layer {idx} has a window of {cache.window:,} tokens, and the context is"
+                f" {self.context_len:,}: raise the context to {cache.window:,} or more, or make the"
                 " layer full attention, which it is within this context"
             )
 

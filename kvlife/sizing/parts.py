@@ -7,8 +7,8 @@ import math
 import attrs
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.derivation import Value
 from kvlife.sizing.dtypes import KvDtype, named_dtype
+from kvlife.sizing.figures import Value
 from kvlife.sizing.layers import (
     Compressed,
     CompressorState,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kvlife.sizing.basis import Basis, cell_name
+from kvlife.sizing.basis import Basis
 from kvlife.sizing.buffers import PagedPool
-from kvlife.sizing.derivation import Value
-from kvlife.sizing.figures import Figure, identifier
+from kvlife.sizing.figures import Figure, Value, identifier
 from kvlife.sizing.result import PoolPlan
 from kvlife.sizing.solving import SHARE, Sizes, StateDemand, state_share
 
@@ -32,13 +31,7 @@ def plan_figures(
     yield from _logical(basis, sizes)
     yield from _row_figures(basis, sizes)
     yield requests
-    yield Figure(
-        name="planned_bytes",
-        value=planned,
-        unit="bytes",
-        formula=_planned_formula(basis),
-        inputs=_planned_inputs(basis, sizes, pools),
-    )
+    yield _planned(basis, sizes, pools, planned)
     yield Figure(
         name="left_over_bytes",
         value=_number(available) - planned,
@@ -60,7 +53,7 @@ def _state_figures(
     basis: Basis, state: StateDemand, sizes: Sizes, available: Figure
 ) -> Iterator[Figure]:
     cost, slots = state.cost, sizes.num_slots or 0
-    slot_bytes = cell_name(basis.state_group) if basis.state_group else "bytes_per_slot"
+    slot_bytes = basis.state_group.figure_name if basis.state_group else "bytes_per_slot"
     inputs: dict[str, Value] = {slot_bytes: cost.slot_bytes}
     spent = f"(state_pool_size + 1) x {slot_bytes}"
     if cost.num_drafts:
@@ -133,10 +126,12 @@ def _scaled(basis: Basis) -> list[PagedPool]:
 
 def _coefficient(basis: Basis) -> Figure:
     main, scaled, ratio = basis.pools[0], _scaled(basis), basis.demand.ratio
-    terms = [cell_name(group) for group in main.groups]
-    terms += [f"window_ratio x {cell_name(pool.groups[0])}" for pool in scaled]
+    terms = [group.figure_name for group in main.groups]
+    terms += [f"window_ratio x {pool.groups[0].figure_name}" for pool in scaled]
     inputs: dict[str, Value] = {
-        cell_name(group): group.bytes_per_token for pool in (main, *scaled) for group in pool.groups
+        group.figure_name: group.bytes_per_token
+        for pool in (main, *scaled)
+        for group in pool.groups
     }
     if scaled:
         inputs["window_ratio"] = float(ratio)
@@ -266,28 +261,23 @@ def _row_figures(basis: Basis, sizes: Sizes) -> Iterator[Figure]:
         name="rows_bytes",
         value=count * rows.row_bytes,
         unit="bytes",
-        formula=f"(requests + 1) x {cell_name(group)}",
-        inputs={"requests": count - 1, cell_name(group): rows.row_bytes},
+        formula=f"(requests + 1) x {group.figure_name}",
+        inputs={"requests": count - 1, group.figure_name: rows.row_bytes},
         why=f"one for each request, {known}, and one for padding",
     )
 
 
-def _planned_formula(basis: Basis) -> str:
-    if basis.options.prefill_only:
-        return "0, as there is no pool"
-    if basis.options.unified:
-        return "one buffer for the groups, in whole units of 4,096 bytes"
-    return "the bytes of all buffers"
-
-
-def _planned_inputs(basis: Basis, sizes: Sizes, pools: Sequence[PoolPlan]) -> dict[str, Value]:
-    if basis.options.prefill_only:
-        return {}
-    found: dict[str, Value] = {
+def _planned(basis: Basis, sizes: Sizes, pools: Sequence[PoolPlan], planned: int) -> Figure:
+    inputs: dict[str, Value] = {
         identifier(f"bytes_of_{plan.name}"): plan.num_bytes for plan in pools
     }
     if basis.demand.state is not None:
-        found["state_bytes"] = sizes.state_bytes
+        inputs["state_bytes"] = sizes.state_bytes
     if basis.demand.rows is not None:
-        found["rows_bytes"] = basis.demand.rows.num_bytes(sizes.num_tokens)
-    return found
+        inputs["rows_bytes"] = basis.demand.rows.num_bytes(sizes.num_tokens)
+    formula = " + ".join(inputs)
+    if basis.options.unified:
+        formula = f"{formula}, in one buffer of whole units of 4,096 bytes"
+    if basis.options.prefill_only:
+        formula, inputs = "0, as there is no pool", {}
+    return Figure(name="planned_bytes", value=planned, unit="bytes", formula=formula, inputs=inputs)

@@ -9,8 +9,8 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
-from kvlife.sizing.ratios import vet_ratio
 from kvlife.sizing.search import largest
+from kvlife.sizing.units import vet_ratio
 
 Tracking = Literal["off", "lazy", "on"]
 MAX_SLOTS = (1 << 31) - 2

@@ -14,7 +14,7 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure, identifier
-from kvlife.sizing.ratios import vet_ratio
+from kvlife.sizing.units import vet_ratio
 
 
 def _to_ratio(value: object) -> Fraction:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import attrs
 
 from kvlife.sizing import Figure, KVCacheConfigResult
-from kvlife.sizing.derivation import Value
+from kvlife.sizing.figures import Value
 
 # What stands in the object under its own name.
 NUMBERS = (

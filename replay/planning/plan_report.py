@@ -8,7 +8,7 @@ from fractions import Fraction
 from kvlife.replay.output.columns import Line, aligned, counted, noted
 from kvlife.replay.output.quoting import printable
 from kvlife.sizing import Figure, KVCacheConfigResult, size_text
-from kvlife.sizing.derivation import Value, shown
+from kvlife.sizing.figures import Value, shown
 
 LABEL = 12
 

@@ -11,7 +11,7 @@ from kvlife.replay.output.columns import Line, aligned, noted
 from kvlife.replay.planning.configuring import read_request
 from kvlife.replay.planning.plan_options import PlanOptions
 from kvlife.sizing import KVCacheConfigResult, parse_bytes
-from kvlife.sizing.derivation import shown
+from kvlife.sizing.figures import shown
 from kvlife.sizing.ranks import plan_pipeline
 
 DTYPES = ("bf16", "fp8_e4m3", "mxfp8", "nvfp4")

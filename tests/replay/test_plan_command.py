@@ -142,6 +142,16 @@ def test_one_figure_is_explained(ask):
     assert not any("row_capacity" in line for line in lines)
 
 
+def test_the_planned_bytes_are_a_sum(ask):
+    """Of the pools: 4,045 pages of the full one and 3,236 of the window's, of 589,824 bytes."""
+    _, out, _ = ask(GPT_OSS, *FOUR, "--explain", "planned_bytes")
+    assert out.splitlines()[:3] == [
+        "planned_bytes: 4,294,508,544 bytes",
+        "    = bytes_of_full + bytes_of_swa",
+        "    = 2,385,838,080 + 1,908,670,464",
+    ]
+
+
 def test_one_figure_as_an_object(ask):
     """--explain with --json has the same figures in the same order."""
     _, out, _ = ask(LLAMA, *FOUR, "--explain", "available_bytes", "--json")
