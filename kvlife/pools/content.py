@@ -97,13 +97,14 @@ class PageContent:
         self._watch = ViolationWatch(self.violations, self._explained)
         self._readings = PageReadings(ledger)
         self._poisons = poisons
-        self._kept, self._poisoned = (
-            [
-                KeptDigests.create(ledger.spaces[group.space_idx].num_pages, uploads.device)
-                for group in ledger.layout.groups
-            ]
-            for _ in range(2)
-        )
+        self._kept = [
+            KeptDigests.create(ledger.spaces[group.space_idx].num_pages, uploads.device)
+            for group in ledger.layout.groups
+        ]
+        # By space: a page that one group frees may be taken by another.
+        self._poisoned = [
+            KeptDigests.create(space.num_pages, uploads.device) for space in ledger.spaces
+        ]
         self._freed: list[tuple[int, I32]] = []
         host_pages = 0 if ledger.host is None else ledger.host.num_pages
         self._on_host = KeptDigests.create(host_pages, uploads.device)
@@ -123,10 +124,11 @@ class PageContent:
             self._holder[event.row] = self._named(event.row)
         found = self._readings.of(event, change)
         for reading in found:
-            self._verify(reading, self._kept, seq)
+            self._verify(reading, self._kept[reading.group], seq)
         for reading in self._readings.taken(event, change):
-            self._verify(reading, self._poisoned, seq)
-            self._poisoned[reading.group].forget(reading.pages)
+            poisoned = self._poisoned[self._space_of(reading.group)]
+            self._verify(reading, poisoned, seq)
+            poisoned.forget(reading.pages)
         if change.saved is not None:
             self._save(change.saved, change, seq)
         if isinstance(event, RolledBack) and event.copies.size:
@@ -162,10 +164,12 @@ class PageContent:
     def audit(self) -> None:
         """Begin to hold every page of which a digest is kept to it."""
         seq = max(self.ledger.next_seq - 1, 0)
-        for kept, what in ((self._kept, "audited"), (self._poisoned, "audited while FREE")):
-            for group, digests in enumerate(kept):
-                pages = np.flatnonzero(digests.there).astype(np.int32)
-                self._verify(Reading(group, pages, what), kept, seq)
+        for group, kept in enumerate(self._kept):
+            self._verify(Reading(group, kept.pages(), "audited"), kept, seq)
+        group_of = {each.space_idx: each.idx for each in reversed(self.ledger.layout.groups)}
+        for space, group in group_of.items():
+            poisoned = self._poisoned[space]
+            self._verify(Reading(group, poisoned.pages(), "audited while FREE"), poisoned, seq)
 
     def begin(self) -> list[DeviceFinding]:
         """A step begins: ask the device for findings, and have those asked for before."""
@@ -196,9 +200,8 @@ class PageContent:
         buffers = self.buffers[group]
         return digest_pages(buffers.arena, buffers.planes, pages)
 
-    def _verify(self, reading: Reading, of_groups: Sequence[KeptDigests], seq: int) -> None:
+    def _verify(self, reading: Reading, kept: KeptDigests, seq: int) -> None:
         """Hold the pages of a reading of which a digest is kept to it."""
-        kept = of_groups[reading.group]
         pages = kept.among(reading.pages)
         if pages.size:
             there = self._uploads.one(pages)
@@ -269,7 +272,7 @@ class PageContent:
             # What others share is not written: it is copied first.
             own = (space.state[pages] == PageState.PRIVATE) & (space.refs[pages] == 1)
             rows = spots[own] // group.table_width
-            self._verify(Reading(group.idx, pages[own], "cut", rows), self._kept, seq)
+            self._verify(Reading(group.idx, pages[own], "cut", rows), self._kept[group.idx], seq)
             self._kept[group.idx].forget(pages[own])
         self._committed[index] = new
         if change.row is not None:
@@ -283,10 +286,15 @@ class PageContent:
         self._take(group, spots[(entries + 1) * layout.page_size <= self._committed[rows]], seq)
 
     def _resize(self) -> None:
-        for group in self.ledger.layout.groups:
-            num_pages = self.ledger.spaces[group.space_idx].num_pages
-            for kept in (self._kept, self._poisoned):
-                kept[group.idx] = kept[group.idx].resized(num_pages)
+        spaces = self.ledger.spaces
+        self._kept = [
+            kept.resized(spaces[self._space_of(group)].num_pages)
+            for group, kept in enumerate(self._kept)
+        ]
+        self._poisoned = [
+            kept.resized(space.num_pages)
+            for kept, space in zip(self._poisoned, spaces, strict=True)
+        ]
 
     def _keep_poison(self, seq: int) -> None:
         """Freed pages stay as they were filled, until they are taken."""
@@ -294,7 +302,10 @@ class PageContent:
             pages = np.unique(freed)
             there, owner = self._uploads.one(pages), self._kept[group].owner[pages]
             digests = self._digests_of(group, there)
-            self._poisoned[group].keep(pages, there, digests, owner, seq)
+            self._poisoned[self._space_of(group)].keep(pages, there, digests, owner, seq)
+
+    def _space_of(self, group: int) -> int:
+        return self.ledger.layout.groups[group].space_idx
 
     def _named(self, row: int) -> str | None:
         held = self.ledger.rows.state[row] == RowState.HELD

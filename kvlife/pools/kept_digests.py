@@ -42,6 +42,10 @@ class KeptDigests:
             getattr(fresh, name)[:num] = getattr(self, name)[:num]
         return fresh
 
+    def pages(self) -> I32:
+        """The pages of which a digest is kept."""
+        return np.flatnonzero(self.there).astype(np.int32)
+
     def among(self, pages: I32) -> I32:
         """The distinct ones of these pages of which a digest is kept."""
         pages = np.unique(pages[(pages > 0) & (pages < self.there.size)])

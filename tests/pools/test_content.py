@@ -13,7 +13,7 @@ from content_runs import (
     observer,
 )
 
-from kvlife import Checker, InvariantViolation, KvEngine
+from kvlife import CacheGroup, Checker, InvariantViolation, KvEngine
 from kvlife.errors import ConfigError
 from kvlife.events import (
     Admitted,
@@ -269,6 +269,24 @@ def test_a_poisoned_page_stays_as_it_was_filled(taken):
     assert "was filled when it was freed" in evidence["why"]
     run.engine.close()
     assert len(run.found) == 1
+
+
+def test_a_poisoned_page_may_be_taken_by_another_group_of_its_space():
+    """What one group has freed is free for all of them; in an audit a page is told once."""
+    shared = (CacheGroup("full", space="one"), CacheGroup("swa", window=8, space="one"))
+    run = Run(shared)
+    run.admitted("r1", TOKENS[:5])
+    freed = run.pages("r1", 1)
+    run.engine.abort("r1")
+    run.admitted("r2", TOKENS)
+    assert set(freed) & set(run.pages("r2", 0))
+    run.engine.abort("r2")
+    run.engine.resize(30)
+    run.engine.audit()
+    assert not run.found
+    run.flip(4)
+    run.engine.audit()
+    assert found_once(run, run.last_seq, 4)["what"] == "audited while FREE"
 
 
 def test_tokens_that_are_rolled_back_may_be_written_again():
