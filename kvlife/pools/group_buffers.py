@@ -15,7 +15,7 @@ from kvlife.pools.layouts import KvLayout
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvlife.config import Layout
+    from kvlife.config import GroupLayout, Layout
     from kvlife.kernels.planes import Planes
     from kvlife.kernels.violations import Violations
 
@@ -43,14 +43,19 @@ def layouts_by_group(wanted: object, layout: Layout) -> dict[int, KvLayout]:
             raise ConfigError(f"the layout of {group.name!r} is no KvLayout: {mine!r}")
         for other in layout.groups[: group.idx]:
             if other.space_idx == group.space_idx and (
-                chosen[other.idx] != mine or other.page_size != group.page_size
+                _planes(chosen[other.idx], other, layout) != _planes(mine, group, layout)
             ):
                 raise ConfigError(
-                    f"groups {other.name!r} and {group.name!r} share the pages of one space, so"
-                    " their layouts and page sizes must be equal: give each a space, or one layout"
+                    f"groups {other.name!r} and {group.name!r} share the pages of one space, and"
+                    " their pages would lie differently in its memory: give each a space of its"
+                    " own, or layouts and page sizes that agree"
                 )
         chosen[group.idx] = mine
     return chosen
+
+
+def _planes(mine: KvLayout, group: GroupLayout, layout: Layout) -> Planes:
+    return mine.planes(group.page_size, layout.spaces[group.space_idx].num_pages)
 
 
 def refuse_beyond_device(

@@ -33,7 +33,8 @@ def config(groups, **options):
         ({"full": HEADS, "other": HEADS}, TWO, "got .*other"),
         ({"full": "bf16"}, TWO[:1], "no KvLayout: 'bf16'"),
         (["full"], TWO[:1], "got \\['full'\\]"),
-        ({"full": HEADS, "swa": OTHER}, SHARED, "share the pages of one space"),
+        ({"full": HEADS, "swa": OTHER}, SHARED, "lie differently in its memory"),
+        (HEADS, (*SHARED[:1], CacheGroup("swa", 8, page_size=2, space="one")), "page sizes"),
         (HUGE, TWO[:1], "lower num_pages"),
     ],
 )
@@ -60,6 +61,18 @@ def test_options_that_mean_nothing_are_refused(options, words):
     """Each error says what was given."""
     with pytest.raises(ConfigError, match=words):
         DevicePools(**options)
+
+
+def test_groups_of_one_space_share_its_memory():
+    """A page is of one group at a time, so its bytes are there once, however they are divided."""
+    whole = MultiHead(num_layers=1, num_kv_heads=1, k_dim=8)
+    halves = MultiHead(num_layers=1, num_kv_heads=2, k_dim=8)
+    groups = (SHARED[0], CacheGroup("swa", 8, page_size=2, space="one"))
+    pools = DevicePools({"full": whole, "swa": halves})
+    KvEngine(config(groups), pools=pools)
+    arenas = [pools.buffers(name).arena for name in ("full", "swa")]
+    assert arenas[0] is arenas[1]
+    assert arenas[0].numel() == pools.buffers().num_bytes
 
 
 def test_host_pages_beyond_the_host_s_memory_are_refused():
