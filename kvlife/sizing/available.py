@@ -8,25 +8,22 @@ from fractions import Fraction
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
-from kvlife.sizing.units import MAX_BYTES, size_text
+from kvlife.sizing.units import size_text
+from kvlife.sizing.vetting import MOST, vet_whole
 
 
 def available_bytes(
     free: int, pre_load: int, mem_fraction: Fraction, reservations: Mapping[str, int]
 ) -> Figure:
     """Those of `free - pre_load x (1 - mem_fraction) - reservations`; they may be below 0."""
-    if type(pre_load) is not int or not 1 <= pre_load <= MAX_BYTES:
-        raise ConfigError(
-            f"pre_model_load_memory is a whole number of bytes above 0, got {pre_load!r}"
-        )
+    vet_whole("pre_model_load_memory", pre_load)
     if free > pre_load:
         raise ConfigError(
             f"{free:,} bytes are free after the weights were loaded, and {pre_load:,} were before:"
             " give both of the same device"
         )
     for name, size in reservations.items():
-        if type(size) is not int or size < 0:
-            raise ConfigError(f"the reservation {name!r} is a whole number of bytes, got {size!r}")
+        vet_whole(f"the reservation {name!r}", size, 0)
     return Figure(
         name="available_bytes",
         value=free - kept_bytes(pre_load, mem_fraction) - sum(reservations.values()),
@@ -56,7 +53,7 @@ def ways_to(needed: int, available: Figure, mem_fraction: Fraction) -> Iterator[
     device = math.ceil((needed + reserved + taken) / mem_fraction)
     if wanted <= pre_load:
         yield f"{wanted:,} bytes ({size_text(wanted)}) free at this mem_fraction"
-    elif device <= MAX_BYTES:
+    elif device <= MOST:
         yield f"a device of {device:,} bytes ({size_text(device)}) at this mem_fraction"
     fraction = math.ceil(Fraction(needed + reserved + taken, pre_load) * 1000) / 1000
     if fraction < 1:

@@ -25,6 +25,7 @@ from kvlife.sizing.layers import (
 )
 from kvlife.sizing.parallel import Parallel
 from kvlife.sizing.parts import CellPart, Terms, parts_of
+from kvlife.sizing.vetting import vet_whole
 
 __all__ = ["Cell", "CellPart", "GroupBytes", "group_bytes"]
 
@@ -291,8 +292,7 @@ def _sized_like(target: ModelGeometry) -> LayerCache:
 
 
 def _check_host_ratio(geometry: ModelGeometry, ratio: int) -> None:
-    if type(ratio) is not int or ratio < 1:
-        raise ConfigError(f"host_to_device_ratio must be at least 1, got {ratio!r}")
+    vet_whole("host_to_device_ratio", ratio)
     if ratio == 1:
         return
     caches = [cache for layer in geometry.layers for cache in layer]

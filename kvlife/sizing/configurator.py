@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import attrs
+from attrs.validators import optional
 
 from kvlife.errors import BudgetTooSmall, ConfigError
 from kvlife.sizing.available import available_bytes, ways_to
@@ -20,7 +21,8 @@ from kvlife.sizing.result import KVCacheConfigResult
 from kvlife.sizing.search import least
 from kvlife.sizing.solving import Agree, solve
 from kvlife.sizing.states import StateSizing
-from kvlife.sizing.units import MAX_BYTES, size_text, vet_fraction
+from kvlife.sizing.units import size_text
+from kvlife.sizing.vetting import MOST, vet_fraction, vet_whole
 from kvlife.sizing.windows import ByRatio, WindowSizing
 
 
@@ -30,14 +32,7 @@ def alone(own: int) -> int:
 
 
 def _whole(_: object, field: attrs.Attribute[int], value: object) -> None:
-    low = 0 if field.name == "free_bytes" else 1
-    if type(value) is not int or not low <= value <= MAX_BYTES:
-        raise ConfigError(f"{field.name} is a whole number of at least {low}, got {value!r}")
-
-
-def _whole_or_none(_: object, field: attrs.Attribute[int | None], value: object) -> None:
-    if value is not None and (type(value) is not int or not 1 <= value <= MAX_BYTES):
-        raise ConfigError(f"{field.name} is None or a whole number of at least 1, got {value!r}")
+    vet_whole(field.name, value, 0 if field.name == "free_bytes" else 1)
 
 
 @attrs.frozen(kw_only=True)
@@ -61,9 +56,9 @@ class KVCacheConfigurator:
     draft: Draft | None = None
     draft_steps: int = attrs.field(default=1, validator=_whole)
     page_size: int = attrs.field(default=16, validator=_whole)
-    context_len: int | None = attrs.field(default=None, validator=_whole_or_none)
-    max_total_tokens: int | None = attrs.field(default=None, validator=_whole_or_none)
-    max_running_requests: int | None = attrs.field(default=None, validator=_whole_or_none)
+    context_len: int | None = attrs.field(default=None, validator=optional(_whole))
+    max_total_tokens: int | None = attrs.field(default=None, validator=optional(_whole))
+    max_running_requests: int | None = attrs.field(default=None, validator=optional(_whole))
     prefix_cache: bool = True
     overlap: bool = True
     window_sizing: WindowSizing = attrs.field(factory=ByRatio)
@@ -107,7 +102,7 @@ class KVCacheConfigurator:
                 return False
             return True
 
-        needed = least(suffices, MAX_BYTES)
+        needed = least(suffices, MOST)
         if needed is None:
             return ConfigError(
                 f"{error}. No memory would do: take other ratios, or ask for smaller sizes"

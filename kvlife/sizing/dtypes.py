@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.reading.keys import quoted
 from kvlife.sizing.reading.quantization import fp8_statement
+from kvlife.sizing.vetting import quoted
 
 
 @attrs.frozen(kw_only=True)

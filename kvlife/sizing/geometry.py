@@ -16,6 +16,7 @@ from kvlife.sizing.layers import (
     SlidingWindow,
 )
 from kvlife.sizing.reading.model import read_model
+from kvlife.sizing.vetting import vet_whole
 
 
 def _as_layers(layers: Iterable[LayerCache | Iterable[LayerCache]]) -> tuple[Layer, ...]:
@@ -36,10 +37,7 @@ class ModelGeometry:
     context_len: int
 
     def __attrs_post_init__(self) -> None:
-        if type(self.context_len) is not int or self.context_len < 1:
-            raise ConfigError(
-                f"context_len must be a whole number of at least 1, got {self.context_len!r}"
-            )
+        vet_whole("context_len", self.context_len)
         named_dtype(self.model_dtype)
         if not any(self.layers):
             raise ConfigError("no layer keeps a cache: there is nothing to size")

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import attrs
 from attrs import Attribute
+from attrs.validators import optional
 
 from kvlife.errors import ConfigError
+from kvlife.sizing.vetting import vet_whole
 
 
 def _positive(cache: object, field: Attribute[int], value: object) -> None:
-    _whole(cache, field.name, value, 1)
+    vet_whole(f"{field.name} of {type(cache).__name__}", value)
 
 
 def _not_negative(cache: object, field: Attribute[int], value: object) -> None:
-    _whole(cache, field.name, value, 0)
-
-
-def _positive_or_none(cache: object, field: Attribute[int | None], value: object) -> None:
-    if value is not None:
-        _whole(cache, field.name, value, 1)
-
-
-def _whole(cache: object, name: str, value: object, low: int) -> None:
-    if type(value) is not int or value < low:
-        raise ConfigError(
-            f"{name} of {type(cache).__name__} must be a whole number of at least {low},"
-            f" got {value!r}"
-        )
+    vet_whole(f"{field.name} of {type(cache).__name__}", value, 0)
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +95,7 @@ class Compressed:
     ratio: int = attrs.field(validator=_positive)
     dim: int = attrs.field(validator=_positive)
     rope_dim: int = attrs.field(validator=_not_negative)
-    index_head_dim: int | None = attrs.field(default=None, validator=_positive_or_none)
+    index_head_dim: int | None = attrs.field(default=None, validator=optional(_positive))
 
 
 @attrs.frozen(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kvlife.errors import ConfigError
+from kvlife.sizing.vetting import vet_whole
 
 COUNTS = ("tp", "pp", "attention_dp", "dcp")
 MAX_RANKS = 4096
@@ -29,7 +30,7 @@ class Parallel:
 
     def __attrs_post_init__(self) -> None:
         for name in COUNTS:
-            _at_least_one(name, getattr(self, name))
+            vet_whole(name, getattr(self, name))
         if type(self.pp_rank) is not int or not 0 <= self.pp_rank < self.pp:
             raise ConfigError(f"pp_rank must be in [0, {self.pp}), got {self.pp_rank!r}")
         if self.tp % self.attention_dp:
@@ -50,7 +51,7 @@ class Parallel:
         if len(stages) != self.pp:
             raise ConfigError(f"pp_layers names {len(stages)} stages, and pp is {self.pp}")
         for num_layers in stages:
-            _at_least_one("each of pp_layers", num_layers)
+            vet_whole("each of pp_layers", num_layers)
 
     @property
     def attention_tp(self) -> int:
@@ -111,8 +112,3 @@ def divisors(number: int) -> tuple[int, ...]:
 def _listed(numbers: tuple[int, ...]) -> str:
     shown = [str(number) for number in numbers[:12]]
     return ", ".join(shown) + (", ..." if len(numbers) > 12 else "")
-
-
-def _at_least_one(name: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -10,7 +10,7 @@ import attrs
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
 from kvlife.sizing.search import largest
-from kvlife.sizing.units import vet_ratio
+from kvlife.sizing.vetting import vet_ratio, vet_whole
 
 Tracking = Literal["off", "lazy", "on"]
 MAX_SLOTS = (1 << 31) - 2
@@ -38,8 +38,8 @@ class StateSizing:
     decode_locks: bool = True
 
     def __attrs_post_init__(self) -> None:
-        if self.num_slots is not None and type(self.num_slots) is not int:
-            raise ConfigError(f"num_slots is a whole number of slots, got {self.num_slots!r}")
+        if self.num_slots is not None:
+            vet_whole("num_slots", self.num_slots)
         if self.tracking not in ("off", "lazy", "on"):
             raise ConfigError(f"tracking is off, lazy or on, got {self.tracking!r}")
 

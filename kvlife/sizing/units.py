@@ -1,15 +1,12 @@
-"""Sizes and fractions as people write them: 80GiB is 80 x 2^30 bytes, 80GB is 80 x 10^9.
-
-A fraction of 0.88 is 88/100, and no power of two near it.
-"""
+"""Byte sizes as people write them: 80GiB is 80 x 2^30 bytes, 80GB is 80 x 10^9."""
 
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from fractions import Fraction
 
 from kvlife.errors import ConfigError
+from kvlife.sizing.vetting import MOST
 
 _BINARY = {name: 1 << (10 * power) for power, name in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)}
 _DECIMAL = {name: 10 ** (3 * power) for power, name in enumerate(("kB", "MB", "GB", "TB"), 1)}
@@ -17,7 +14,6 @@ UNITS = {"B": 1, **_DECIMAL, **_BINARY}
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _LONGEST = 40
-MAX_BYTES = 1 << 62
 
 
 def parse_bytes(name: str, text: str) -> int:
@@ -32,7 +28,7 @@ def parse_bytes(name: str, text: str) -> int:
     if unit not in UNITS:
         raise ConfigError(f"{name} {text!r}: {_against(unit)}; the units are {', '.join(UNITS)}")
     num_bytes = int(Fraction(number) * UNITS[unit])
-    if num_bytes > MAX_BYTES:
+    if num_bytes > MOST:
         raise ConfigError(f"{name} {text!r} is more than 2^62 bytes, and no device has as much")
     return num_bytes
 
@@ -53,28 +49,3 @@ def size_text(num_bytes: int) -> str:
             low, high = num_bytes / UNITS[binary], num_bytes / UNITS[decimal]
             return f"{low:,.2f} {binary} ({high:,.2f} {decimal})"
     raise AssertionError("the smallest unit takes every size")
-
-
-def vet_fraction(value: float | Decimal | Fraction) -> Fraction:
-    """A fraction of memory as it was written (0.88 is 88/100); `ConfigError` outside (0, 1)."""
-    try:
-        fraction = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        fraction = Fraction(0)
-    if not 0 < fraction < 1:
-        raise ConfigError(
-            f"mem_fraction must be between 0 and 1, without these, got {value!r}: it is the part of"
-            " the memory that weights and pools may take, as 0.88"
-        )
-    return fraction
-
-
-def vet_ratio(what: str, value: object) -> Fraction:
-    """A ratio as it was written (0.8 is 4/5); raises `ConfigError` for what is not above 0."""
-    try:
-        ratio = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        ratio = Fraction(0)
-    if not ratio > 0:
-        raise ConfigError(f"the ratio of {what} must be a number above 0, got {value!r}")
-    return ratio

@@ -12,9 +12,8 @@ from fractions import Fraction
 
 import attrs
 
-from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure, identifier
-from kvlife.sizing.units import vet_ratio
+from kvlife.sizing.vetting import vet_ratio, vet_whole
 
 
 def _to_ratio(value: object) -> Fraction:
@@ -41,8 +40,7 @@ class ByRequests:
     @eviction_interval.validator
     @chunk_len.validator
     def _check(self, field: attrs.Attribute[int], value: object) -> None:
-        if type(value) is not int or value < 1:
-            raise ConfigError(f"{field.name} is a whole number of at least 1, got {value!r}")
+        vet_whole(field.name, value)
 
 
 WindowSizing = ByRatio | ByRequests

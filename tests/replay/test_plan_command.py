@@ -294,7 +294,7 @@ def test_the_stages_of_a_pipeline(answer):
         (("--gpu-memory", "1GB", "--weights", "1GiB"), "is more than --gpu-memory 1GB"),
         ((*FOUR[:4], "--mem-fraction", "1.5"), "mem_fraction must be between 0 and 1"),
         ((*FOUR, "--tp", "3"), "tp"),
-        ((*FOUR, "--page-size", "0"), "page_size is a whole number of at least 1, got 0"),
+        ((*FOUR, "--page-size", "0"), "page_size must be a whole number of at least 1"),
         ((*FOUR, "--dtype", "fp7"), "unknown KV dtype 'fp7'"),
         ((*FOUR, "--pp-rank", "1"), "pp_rank must be in [0, 1)"),
         ((*FOUR, "--draft-layers", "1"), "give --draft too"),

@@ -84,6 +84,7 @@ def test_a_size_is_shown_in_both_units():
         ("page_size", 16.0),
         ("context_len", 0),
         ("max_total_tokens", -1),
+        ("max_total_tokens", (1 << 62) + 1),
         ("max_running_requests", 0),
         ("max_running_requests", True),
         ("host_to_device_ratio", 0),
@@ -92,21 +93,21 @@ def test_a_size_is_shown_in_both_units():
 )
 def test_sizes_are_whole_and_above_0(name, value):
     """The field is named, with what it was given."""
-    with pytest.raises(ConfigError, match=f"{name} is .*{value!r}"):
+    with pytest.raises(ConfigError, match=f"{name} must be .*{value!r}"):
         planned(LLAMA, GIB, **{name: value})
 
 
 @pytest.mark.parametrize("free", [-1, 1.5, None])
 def test_free_memory_is_a_number_of_bytes(free):
     """0 bytes are a number; less is none."""
-    with pytest.raises(ConfigError, match="free_bytes is a whole number of at least 0"):
+    with pytest.raises(ConfigError, match="free_bytes must be a whole number of at least 0"):
         KVCacheConfigurator(geometry=LLAMA, dtype=BF16, free_bytes=free)
 
 
 @pytest.mark.parametrize("before", [0, -1, 2.5])
 def test_memory_before_the_weights_is_a_number_of_bytes(before):
     """It is what the fraction is of."""
-    with pytest.raises(ConfigError, match="pre_model_load_memory is a whole number of bytes"):
+    with pytest.raises(ConfigError, match="pre_model_load_memory must be a whole number"):
         KVCacheConfigurator(geometry=LLAMA, dtype=BF16, free_bytes=0).configure(before)
 
 
@@ -133,7 +134,7 @@ def test_a_ratio_above_0(make, ratio):
 
 def test_a_negative_reservation():
     """It would be memory that is not there."""
-    with pytest.raises(ConfigError, match="the reservation 'graphs' is a whole number of bytes"):
+    with pytest.raises(ConfigError, match="the reservation 'graphs' must be a whole number"):
         planned(LLAMA, GIB, reservations={"graphs": -1})
 
 
@@ -243,7 +244,7 @@ def test_a_window_by_requests_wants_their_number():
     """How many there are cannot be guessed."""
     with pytest.raises(ConfigError, match="take max_running_requests: set it, or split by ratio"):
         planned(models.GPT_OSS_120B, GIB, window_sizing=ByRequests())
-    with pytest.raises(ConfigError, match="chunk_len is a whole number"):
+    with pytest.raises(ConfigError, match="chunk_len must be a whole number"):
         ByRequests(chunk_len=0)
 
 
@@ -276,8 +277,10 @@ def test_more_slots_than_memory():
 
 def test_an_odd_number_of_slots():
     """Slots are whole, and tracking has three settings."""
-    with pytest.raises(ConfigError, match=r"num_slots is a whole number of slots, got 2[.]5"):
+    with pytest.raises(ConfigError, match=r"num_slots must be a whole number .*got 2[.]5"):
         StateSizing(num_slots=2.5)
+    with pytest.raises(ConfigError, match=r"num_slots must be a whole number .*got -4"):
+        StateSizing(num_slots=-4)
     with pytest.raises(ConfigError, match="tracking is off, lazy or on, got 'maybe'"):
         StateSizing(tracking="maybe")
 

@@ -11,7 +11,7 @@ from kvlife.sizing.request_caps import most_requests
 from kvlife.sizing.rows import Step, decode_reserve_len, row_capacity, worst_step_len
 from kvlife.sizing.search import largest, least
 from kvlife.sizing.states import StateCost, StateSizing, slots_per_request
-from kvlife.sizing.units import vet_fraction
+from kvlife.sizing.vetting import vet_fraction
 from kvlife.sizing.windows import ByRequests, admitting_pages, held_window_len, needed_window_len
 
 

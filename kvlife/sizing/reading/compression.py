@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import Compressed, CompressorState, Layer, SharedWindow
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, quoted
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
 from kvlife.sizing.reading.layer_kinds import COMPRESSION, Kind
+from kvlife.sizing.vetting import quoted
 
 
 def shared_window(keys: ConfigKeys) -> SharedWindow:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, overload
 
 from kvlife.errors import ConfigError
+from kvlife.sizing.vetting import quoted
 
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
-
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 60
-
-
-def quoted(value: object) -> str:
-    """A value as a message shows it: of one that is long, its ends."""
-    return _BRIEF.repr(value)
 
 
 class MissingKeys(ConfigError):

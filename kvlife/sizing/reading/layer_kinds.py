@@ -6,7 +6,8 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from kvlife.errors import ConfigError
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, either, quoted
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, either
+from kvlife.sizing.vetting import quoted
 
 
 class Kind(StrEnum):
@@ -30,6 +31,7 @@ OTHER_NAMES = {
     "global_attention": Kind.FULL,
     "sliding_window_attention": Kind.WINDOW,
     "local_attention": Kind.WINDOW,
+    "swa_attention": Kind.WINDOW,
     "deepseek_sparse_attention": Kind.INDEXED,
     "minimax_m3_sparse": Kind.SPARSE,
     "block_sparse_attention": Kind.SPARSE,

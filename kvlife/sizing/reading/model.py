@@ -9,9 +9,10 @@ import attrs
 
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import MAX_LAYERS, Layer
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, either, quoted
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, either
 from kvlife.sizing.reading.layer_caches import layer_caches
 from kvlife.sizing.reading.layer_kinds import layer_kinds
+from kvlife.sizing.vetting import quoted
 
 # Where configs of several models in one keep the language model, from the outside in.
 LANGUAGE_PARTS = ("thinker_config", "text_config", "llm_config", "language_config")

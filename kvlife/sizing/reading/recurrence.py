@@ -7,8 +7,9 @@ from collections.abc import Callable
 from kvlife.errors import ConfigError
 from kvlife.sizing.layers import Heads, RecurrentState
 from kvlife.sizing.reading.attention import HEAD_DIMS, QUERY_HEADS
-from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask, quoted
+from kvlife.sizing.reading.keys import ConfigKeys, MissingKeys, ask
 from kvlife.sizing.reading.layer_kinds import ATTENTION_KEYS
+from kvlife.sizing.vetting import quoted
 
 STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype", "ssm_cache_dtype", "ssm_state_dtype")
 STATE_DIMS = ("mamba_d_state", "mamba_state_dim", "ssm_state_size", "state_size")
