@@ -170,6 +170,15 @@ def digest_of(buffers, page):
     return int(digest_pages(buffers.arena, buffers.planes, there)) & 0xFFFF_FFFF_FFFF_FFFF
 
 
+def found_once(run, seq, page, group="full"):
+    """The one finding of a run: at this event, about this page."""
+    assert [(each.id, each.seq) for each in run.found] == [("content-unchanged", seq)]
+    evidence = run.found[0].evidence
+    assert evidence["pages"] == [page]
+    assert evidence["group"] == group
+    return evidence
+
+
 class RandomLife:
     """A small engine under pressure, with everything that moves pages or their content."""
 
