@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import os
 import re
+from typing import Any
 
 # The lowest versions that the tests have run with.
 OLDEST = {"torch": (2, 11), "triton": (3, 6)}
@@ -77,11 +78,16 @@ def _uses_triton(device: str, choice: str | None) -> bool:
     return True
 
 
-def sm_count(tensor: Tensor) -> int:
-    """Multiprocessors of the tensor's device, to size a grid that strides over its work."""
-    return _sm_count(tensor.device.index or 0) if tensor.device.type == "cuda" else 4
+def run_kernel(
+    kernel: Any,  # Any: triton has no types
+    grid: tuple[int, ...],
+    first: Tensor,
+    *others: object,
+    **constants: object,
+) -> None:
+    """Launch a Triton kernel on the device of its first argument.
 
-
-@functools.cache
-def _sm_count(index: int) -> int:
-    return int(torch.cuda.get_device_properties(index).multi_processor_count)
+    By itself it would run on the current device, which need not be that of the tensors.
+    """
+    with torch.cuda.device_of(first):
+        kernel[grid](first, *others, **constants)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import torch
 import triton
 from torch import Tensor
 
 from kvlife.kernels.checking import refuse
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.kv_target import KvPart, KvTarget
 from kvlife.kernels.numerics import StorageFormat
 from kvlife.kernels.violations import Violations
@@ -67,7 +67,8 @@ def launch_on_tokens(
     **constexprs: object,
 ) -> None:
     """Run a kernel over tiles of tokens; `arguments` begin with arena, slots, stride, number."""
-    arena, _, _, num = arguments[:4]
+    arena, *others = arguments
+    num = others[2]
     assert isinstance(arena, Tensor)
     assert isinstance(num, int)
     k, v, tokens = _tiling(target, TILE_VALUES)
@@ -78,18 +79,19 @@ def launch_on_tokens(
     found = (None, None, 0)
     if violations is not None:
         found = (violations.count, violations.entries, violations.capacity)
-    # A kernel runs on the current device, which need not be the arena's.
-    with torch.cuda.device_of(arena):
-        kernel[(programs,)](
-            *arguments,
-            *found,
-            seq,
-            group,
-            STORAGE=target.storage,
-            PAGE_SIZE=target.page_size,
-            TOKENS=tokens,
-            K=k,
-            V=v,
-            enable_fp_fusion=False,
-            **constexprs,
-        )
+    run_kernel(
+        kernel,
+        (programs,),
+        arena,
+        *others,
+        *found,
+        seq,
+        group,
+        STORAGE=target.storage,
+        PAGE_SIZE=target.page_size,
+        TOKENS=tokens,
+        K=k,
+        V=v,
+        enable_fp_fusion=False,
+        **constexprs,
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton.language as tl
 from torch import Tensor
 
 from kvlife.kernels.checking import refuse
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_tiles import PageTiles, moving_tiles, shared_word
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
@@ -35,7 +35,7 @@ def launch_on_pages(
     **constexprs: object,
 ) -> None:
     """Run a kernel over the tiles of `num_entries` pages; `arguments`, the arena first, lead."""
-    arena = arguments[0]
+    arena, *others = arguments
     assert isinstance(arena, Tensor)
     programs = num_entries * tiles.blocks
     if programs > MAX_PROGRAMS:
@@ -44,24 +44,25 @@ def launch_on_pages(
     found = (None, None, 0)
     if violations is not None:
         found = (violations.count, violations.entries, violations.capacity)
-    # A kernel runs on the current device, which need not be the arena's.
-    with torch.cuda.device_of(arena):
-        kernel[(programs,)](
-            *arguments,
-            planes.num_pages,
-            tiles.table,
-            tiles.num_tiles,
-            tiles.blocks,
-            *found,
-            seq,
-            group,
-            ELEMENT=_ELEMENTS[tiles.word_bytes],
-            WORD=max(tiles.word_bytes // 8, 1),
-            ROWS=tiles.rows,
-            COLS=tiles.cols,
-            num_warps=num_warps,
-            **constexprs,
-        )
+    run_kernel(
+        kernel,
+        (programs,),
+        arena,
+        *others,
+        planes.num_pages,
+        tiles.table,
+        tiles.num_tiles,
+        tiles.blocks,
+        *found,
+        seq,
+        group,
+        ELEMENT=_ELEMENTS[tiles.word_bytes],
+        WORD=max(tiles.word_bytes // 8, 1),
+        ROWS=tiles.rows,
+        COLS=tiles.cols,
+        num_warps=num_warps,
+        **constexprs,
+    )
 
 
 def launch_with_staging(

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_moves_kernel import CACHED, FREE, OUTSIDE, PRIVATE, QUARANTINED, is_inside
 from kvlife.kernels.violations import ViolationCode, Violations
 from kvlife.kernels.violations_kernel import report
@@ -119,7 +120,9 @@ def launch(
     counts = torch.zeros_like(refs)
     num_groups = groups.shape[0]
     found = (violations.count, violations.entries, violations.capacity, seq)
-    audit_entries_kernel[(triton.cdiv(tables.numel(), BLOCK), num_groups)](
+    run_kernel(
+        audit_entries_kernel,
+        (triton.cdiv(tables.numel(), BLOCK), num_groups),
         tables,
         groups,
         state,
@@ -131,6 +134,14 @@ def launch(
         *found,
         BLOCK=BLOCK,
     )
-    audit_pages_kernel[(triton.cdiv(state.numel(), BLOCK), num_groups)](
-        groups, counts, state, refs, pins, *found, BLOCK=BLOCK
+    run_kernel(
+        audit_pages_kernel,
+        (triton.cdiv(state.numel(), BLOCK), num_groups),
+        groups,
+        counts,
+        state,
+        refs,
+        pins,
+        *found,
+        BLOCK=BLOCK,
     )

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_moves_kernel import entered, finding, take
 from kvlife.kernels.violations import Findings
 from kvlife.kernels.violations_kernel import report
@@ -46,7 +47,9 @@ def launch(
     table: Tensor, state: Tensor, refs: Tensor, at: Tensor, pages: Tensor, findings: Findings
 ) -> None:
     """One launch over the entries."""
-    bind_pages_kernel[(triton.cdiv(at.numel(), BLOCK),)](
+    run_kernel(
+        bind_pages_kernel,
+        (triton.cdiv(at.numel(), BLOCK),),
         table,
         state,
         refs,

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kvlife.kernels.change_pages.transitions import Transition
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_moves_kernel import evict, finding, is_inside, pin, publish, unpin
 from kvlife.kernels.violations import Findings
 from kvlife.kernels.violations_kernel import report
@@ -66,7 +67,9 @@ def launch(
 ) -> Tensor:
     """One launch over the pages."""
     freed = torch.empty(pages.shape, dtype=torch.int32, device=pages.device)
-    change_pages_kernel[(triton.cdiv(pages.numel(), BLOCK),)](
+    run_kernel(
+        change_pages_kernel,
+        (triton.cdiv(pages.numel(), BLOCK),),
         state,
         refs,
         pins,

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.violations import ViolationCode, Violations
 from kvlife.kernels.violations_kernel import report
 
@@ -56,7 +57,9 @@ def check_stores_triton(
 ) -> None:
     """Check as the contract says, in one launch."""
     num = slots.numel()
-    check_stores_kernel[(triton.cdiv(num, BLOCK),)](
+    run_kernel(
+        check_stores_kernel,
+        (triton.cdiv(num, BLOCK),),
         slots,
         slots.stride(0),
         rows,

@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.violations import ViolationCode, Violations
 from kvlife.kernels.violations_kernel import report
 
@@ -42,7 +43,9 @@ def compare_digests_triton(
 ) -> None:
     """Compare as the contract says, in one launch."""
     num = pages.numel()
-    compare_digests_kernel[(triton.cdiv(num, BLOCK),)](
+    run_kernel(
+        compare_digests_kernel,
+        (triton.cdiv(num, BLOCK),),
         found,
         found.stride(0),
         expected,

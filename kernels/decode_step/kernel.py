@@ -7,6 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kvlife.kernels.decode_step.arenas import Arenas
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_moves_kernel import OUTSIDE, is_inside, take
 from kvlife.kernels.violations import ViolationCode
 from kvlife.kernels.violations_kernel import report
@@ -99,7 +100,9 @@ def decode_step_kernel(
 def launch(arenas: Arenas, rows: Tensor, new_pages: Tensor, slots_out: Tensor, seq: Tensor) -> None:
     """One launch; nothing is allocated, and nothing waits."""
     num = rows.numel()
-    decode_step_kernel[(triton.cdiv(num, BLOCK),)](
+    run_kernel(
+        decode_step_kernel,
+        (triton.cdiv(num, BLOCK),),
         arenas.tables,
         arenas.groups,
         arenas.state,

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.slots_kernel import slots_at
 
 BLOCK = 1024
@@ -47,7 +48,9 @@ def launch(
 ) -> None:
     """One launch over rows and stretches of positions."""
     num, num_cols = out.shape
-    expand_tokens_kernel[(num, triton.cdiv(num_cols, BLOCK))](
+    run_kernel(
+        expand_tokens_kernel,
+        (num, triton.cdiv(num_cols, BLOCK)),
         table,
         rows,
         lens,

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_moves_kernel import entered, finding, is_inside, join, let_go
 from kvlife.kernels.violations import Findings, ViolationCode
 from kvlife.kernels.violations_kernel import report
@@ -80,7 +81,9 @@ def launch(
 ) -> Tensor:
     """One launch of one program."""
     freed = torch.empty(own.shape, dtype=torch.int32, device=own.device)
-    rebind_kernel[(1,)](
+    run_kernel(
+        rebind_kernel,
+        (1,),
         table,
         state,
         refs,

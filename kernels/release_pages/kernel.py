@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.page_moves_kernel import entered, finding, let_go
 from kvlife.kernels.violations import Findings
 from kvlife.kernels.violations_kernel import report
@@ -58,7 +59,9 @@ def launch(
 ) -> Tensor:
     """One launch over the entries."""
     freed = torch.empty(pages.shape, dtype=torch.int32, device=pages.device)
-    release_pages_kernel[(triton.cdiv(at.numel(), BLOCK),)](
+    run_kernel(
+        release_pages_kernel,
+        (triton.cdiv(at.numel(), BLOCK),),
         table,
         state,
         refs,

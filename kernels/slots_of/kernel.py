@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kvlife.kernels.dispatch import run_kernel
 from kvlife.kernels.slots_kernel import slots_at
 
 BLOCK = 256
@@ -65,7 +66,9 @@ def launch(
     if not rows.numel():
         return torch.zeros(total, dtype=torch.int32, device=table.device)
     slots = torch.empty(total, dtype=torch.int32, device=table.device)
-    slots_of_kernel[(triton.cdiv(total, BLOCK),)](
+    run_kernel(
+        slots_of_kernel,
+        (triton.cdiv(total, BLOCK),),
         table,
         rows,
         low,

@@ -148,3 +148,35 @@ def test_the_variable_chooses(monkeypatch):
     monkeypatch.setenv("KVLIFE_KERNELS", "cuda")
     with pytest.raises(KernelError, match="torch or triton, or unset"):
         dispatch.uses_triton(tensor)
+
+
+def test_a_kernel_runs_on_the_device_of_its_first_tensor(monkeypatch):
+    """Triton launches on the current device, so that the tensor's is made that for the launch."""
+    import torch  # after the skip above
+
+    done = []
+
+    class OnDevice:
+        def __init__(self, tensor):
+            self.device = tensor.device.type
+
+        def __enter__(self):
+            done.append(self.device)
+
+        def __exit__(self, *_):
+            done.append("back")
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda first, *others, **more: done.append((grid, first.numel(), others, more))
+
+    monkeypatch.setattr(torch.cuda, "device_of", OnDevice)
+    dispatch.run_kernel(Kernel(), (3,), torch.empty(2, device="meta"), 5, BLOCK=8)
+    assert done == ["meta", ((3,), 2, (5,), {"BLOCK": 8}), "back"]
+
+
+def test_every_kernel_is_launched_so():
+    """No operation launches a kernel by itself."""
+    sources = [path.read_text() for path in (ROOT / "kernels").rglob("*.py")]
+    assert sum("run_kernel(" in source for source in sources) > 10
+    assert sum(len(re.findall(r"kernel\[.*\]\(", source)) for source in sources) == 1
