@@ -8,6 +8,7 @@ where one differs, the tensor itself is read, and entries are named.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,12 @@ def digests_of(tensors: list[Tensor]) -> Tensor:
     return torch.stack([_digest(tensor.reshape(-1), weights) for tensor in tensors])
 
 
+@functools.cache
 def _odd_weights(device: torch.device) -> Tensor:
-    """Odd numbers that no short sum relates to one another, from a fixed seed."""
+    """Odd numbers that no short sum relates to one another, from a fixed seed.
+
+    Kept for each device: sending them there waits for what is on its stream.
+    """
     drawn = np.random.default_rng(0).integers(0, 1 << 63, 2 * _COLUMNS, dtype=np.int64)
     return torch.from_numpy(drawn | 1).to(device).reshape(2, _COLUMNS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,7 +105,8 @@ class DevicePools(Pools):
         if layout.host_pages and self._buffers:
             self._backup = HostBackup(self._buffers, layout.host_pages, uploads)
         self._fold = EventFold(self.state, ledger, uploads)
-        self._steps = DecodeSteps(self.state, uploads, capture_graph if captures else None)
+        capture = functools.partial(capture_graph, self.device) if captures else None
+        self._steps = DecodeSteps(self.state, uploads, capture)
         self._content: PageContent | None = None
         if self._checks_content:
             self._content = PageContent(
@@ -304,11 +306,10 @@ class DevicePools(Pools):
 
 def _device(device: torch.device | str) -> torch.device:
     try:
-        wanted = torch.device(device)
-        torch.empty(0, device=wanted)
+        # "cuda" alone is the current device, and stays the one that it is now.
+        return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ConfigError(f"no device {device!r} for the pools: {error}") from error
-    return wanted
 
 
 def _is_check(content: str | None, layouts: Layouts) -> bool:

@@ -11,10 +11,12 @@ Launch = Callable[[], None]
 Capture = Callable[[Launch], Launch]
 
 
-def capture_graph(launch: Launch) -> Launch:
-    """Capture a launch into a CUDA (or HIP) graph; waits for the device once."""
+def capture_graph(device: torch.device, launch: Launch) -> Launch:
+    """Capture a launch on a device into a CUDA (or HIP) graph; waits for the device once."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    # The stream that torch would take lies on the device that was current at the first capture.
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         launch()
     replay: Launch = graph.replay
     return replay

@@ -159,6 +159,12 @@ def test_a_digest_changes_with_any_bit(seed):
             assert digests_of([other]).item() != whole
 
 
+def test_the_weights_of_digests_are_sent_to_a_device_once():
+    """Sending them waits for the device, and an audit must not."""
+    cpu = torch.device("cpu")
+    assert agreement._odd_weights(cpu) is agreement._odd_weights(cpu)
+
+
 class Arriving:
     """An event of a device that has not come past yet, until it is waited for."""
 

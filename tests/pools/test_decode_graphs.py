@@ -1,14 +1,17 @@
 """Decode steps from graphs: captured once for a size of batch, replayed with other inputs."""
 
+import contextlib
+
 import numpy as np
 import pytest
+import torch
 from device_events import Twins
 
 from kvlife import CacheGroup, KvEngine, PoolConfig
 from kvlife.events import Admitted, Allocated
 from kvlife.pools import DevicePools
 from kvlife.pools.decoding import DecodeSteps
-from kvlife.pools.graphs import GraphedLaunch
+from kvlife.pools.graphs import GraphedLaunch, capture_graph
 
 CONFIG = PoolConfig(
     page_size=4,
@@ -42,6 +45,28 @@ def test_a_launch_runs_once_then_is_captured_and_replayed():
     for _ in range(4):
         launch.run()
     assert (graphs.num_captured, graphs.num_replayed, runs) == (1, 3, [0, 1, 2, 3])
+
+
+def test_a_capture_has_a_stream_on_the_device_of_the_pools(monkeypatch):
+    """The current device may be another one, and then torch's own stream for captures is too."""
+    launched, current = [], []
+
+    class Graph:
+        def replay(self):
+            launched.append("replayed")
+
+    @contextlib.contextmanager
+    def capturing(_graph, *, stream, capture_error_mode):
+        current.append((stream, capture_error_mode))
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"a stream of {device}")
+    monkeypatch.setattr(torch.cuda, "graph", capturing)
+    replay = capture_graph(torch.device("cuda:1"), lambda: launched.append("captured"))
+    replay()
+    assert current == [("a stream of cuda:1", "thread_local")]
+    assert launched == ["captured", "replayed"]
 
 
 @pytest.fixture
