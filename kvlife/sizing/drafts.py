@@ -48,11 +48,11 @@ class Draft:
                 raise ConfigError(f"{name} of a draft must be in [1, {MAX_LAYERS}], got {value!r}")
         if self.is_own_size and self.geometry is None:
             raise ConfigError(
-                f"a {self.algorithm} draft keeps cells of its own size: give its geometry"
+                f"the draft {self.algorithm} keeps cells of its own size: give its geometry"
             )
         if not self.is_own_size and (self.num_layers is None or self.geometry is not None):
             raise ConfigError(
-                f"a {self.algorithm} draft keeps layers of the target's size: give num_layers,"
+                f"the draft {self.algorithm} keeps layers of the target's size: give num_layers,"
                 " and no geometry"
             )
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import attrs
 
+from kvlife.config import MAX_LEN
+from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
 
 
@@ -73,7 +75,15 @@ def decode_reserve_len(step: Step, page_size: int) -> Figure:
 
 
 def row_capacity(context_len: int, reserve_len: int) -> Figure:
-    """The tokens that a row must hold: a reserve that the row cannot hold would pass its end."""
+    """The tokens that a row must hold: a reserve that the row cannot hold would pass its end.
+
+    Raises `ConfigError` for more than an engine counts.
+    """
+    if context_len + reserve_len > MAX_LEN:
+        raise ConfigError(
+            f"a context of {context_len:,} tokens, and {reserve_len:,} that steps allocate beyond"
+            f" it, are more than an engine counts: take {MAX_LEN - reserve_len:,} or less"
+        )
     return Figure(
         name="row_capacity",
         value=context_len + reserve_len,

@@ -292,6 +292,13 @@ def test_a_page_size_that_no_engine_has(page_size):
         planned(LLAMA, GIB, page_size=page_size)
 
 
+def test_a_context_that_no_engine_counts():
+    """What is asked for is named, and the longest that works: two tokens are the reserve."""
+    with pytest.raises(ConfigError, match=r"a context of 3,000,000,000 .* take 2,147,483,644 or"):
+        planned(LLAMA, GIB, context_len=3_000_000_000)
+    assert planned(LLAMA, GIB, context_len=2_147_483_644).row_capacity == 2_147_483_646
+
+
 def test_ranks_that_agree_on_more_than_there_is():
     """A callable that does not give the least is found out."""
     with pytest.raises(ConfigError, match="the least of all ranks' numbers"):
