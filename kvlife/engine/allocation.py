@@ -95,13 +95,13 @@ class AllocationCommands(PageGranting):
             there = self._pools.last_slots(base, rows)
             if there is not None:
                 return there
-        kept = self._slots_kept
-        if kept is None or kept[0] is not old:
+        kept, crossing = self._slots_kept, change.crossing
+        if kept is None or kept[0] is not old or (crossing is None and pages[base].size):
             slots = self._slots_at(base, rows, old)
         else:
             slots = kept[1] + ONE
-            if change.crossing is not None:
-                slots[change.crossing] = self.ledger.measures[base].first_slots(pages[base])
+            if crossing is not None:
+                slots[crossing] = self.ledger.measures[base].first_slots(pages[base])
         slots.setflags(write=False)
         self._slots_kept = (change.allocated, slots)
         return slots

@@ -89,7 +89,8 @@ def _allocated_entries(ledger: Ledger, group: GroupLayout, lane: Lane, change: C
     if (ends - first).tobytes() == ledger.ones_bytes(crossing.size) and (
         1 not in (first.view(np.uint32) >= measure.table_width).tobytes()
     ):
-        change.crossing = crossing
+        if group.idx == ledger.layout.base:
+            change.crossing = crossing
         return bases.take(crossing) + first
     width = group.table_width
     return spans_of(bases, np.clip(low, 0, width), np.clip(high, 0, width))

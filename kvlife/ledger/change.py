@@ -25,9 +25,9 @@ class Change:
     let go, `joined_at` entries that get a shared page, `taken_at` entries that get a FREE page;
     `gone`, `joined` and `taken` are the pages that the event names for them. `num_pages` are the
     pages of the new allocated lengths of full groups, and `crossing` the positions in the batch of
-    the rows that take one page, where none takes more; `one_each` says that every row of `index`
-    gains one token. `saved` is what a retraction copies to the host, `restored` what a resumption
-    copies back, `host_gone` the host pages that are let go.
+    the rows that take one page of the base group, where that is known; `one_each` says that every
+    row of `index` gains one token. `saved` is what a retraction copies to the host, `restored` what
+    a resumption copies back, `host_gone` the host pages that are let go.
     """
 
     # A plain class with defaults: two are made in each decode step, most fields unset.
