@@ -12,6 +12,7 @@ from kvlife.errors import ConfigError
 
 MAX_PAGES = 1 << 26
 MAX_LEN = (1 << 31) - 2
+MAX_REQUESTS = 1 << 20
 
 
 @attrs.frozen(kw_only=False)
@@ -148,7 +149,7 @@ def _host_pages(asked: int) -> int:
 
 def compile_layout(config: PoolConfig) -> Layout:
     """Check a configuration and resolve it; raises `ConfigError` naming the field."""
-    _whole("max_requests", config.max_requests, 1, 1 << 20)
+    _whole("max_requests", config.max_requests, 1, MAX_REQUESTS)
     capacity = _whole("max_context_len", config.max_context_len, 1, MAX_LEN)
     if not config.groups:
         raise ConfigError("groups is empty: name at least one cache group")

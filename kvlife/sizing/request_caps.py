@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvlife.config import MAX_REQUESTS
 from kvlife.errors import ConfigError
 from kvlife.sizing.figures import Figure
 
@@ -43,6 +44,8 @@ def most_requests(
     else:
         caps["asked // attention_dp"] = asked_on_this_rank(asked, attention_dp)
         inputs |= {"asked": asked, "attention_dp": attention_dp}
+        if caps["asked // attention_dp"] > MAX_REQUESTS:
+            caps["max_rows"] = inputs["max_rows"] = MAX_REQUESTS
     if slots is not None:
         num_slots, per_request = slots
         caps["state_pool_size // slots_per_request"] = num_slots // per_request

@@ -82,7 +82,7 @@ def row_capacity(context_len: int, reserve_len: int) -> Figure:
     if context_len + reserve_len > MAX_LEN:
         raise ConfigError(
             f"a context of {context_len:,} tokens, and {reserve_len:,} that steps allocate beyond"
-            f" it, are more than an engine counts: take {MAX_LEN - reserve_len:,} or less"
+            f" it, are more than an engine counts: take at most {MAX_LEN:,} in all"
         )
     return Figure(
         name="row_capacity",

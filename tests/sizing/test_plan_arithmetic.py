@@ -63,6 +63,8 @@ def test_each_cap_is_named_where_it_binds():
     """The figure says which of the caps it is."""
     assert most_requests(500_000, 131_072).bound.startswith("min(max(int(")
     assert most_requests(500_000, 131_072, 512, 4).bound == "asked // attention_dp"
+    many = most_requests(1 << 30, 131_072, 1 << 40)
+    assert (many.value, many.bound) == (1 << 20, "max_rows")
     found = most_requests(500_000, 131_072, slots=(51, 3))
     assert (found.value, found.bound) == (17, "state_pool_size // slots_per_request")
 
