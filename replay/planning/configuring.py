@@ -24,6 +24,7 @@ from kvlife.sizing import (
     configure_kv_cache_dtype,
     parse_bytes,
 )
+from kvlife.sizing.vetting import vet_whole
 
 PLATFORMS = {"cuda": CUDA, "hip": HIP, "cpu": CPU}
 MAX_CONFIG_BYTES = 16 << 20
@@ -141,6 +142,8 @@ def _free_bytes(options: PlanOptions, gpu_bytes: int) -> int:
 
 
 def _draft(options: PlanOptions) -> Draft | None:
+    vet_whole("--draft-tokens", options.draft_tokens)
+    vet_whole("--draft-topk", options.draft_topk)
     if options.draft is None:
         if options.draft_config is not None or options.draft_layers is not None:
             raise ConfigError("--draft-config and --draft-layers are of a draft: give --draft too")
@@ -157,6 +160,8 @@ def _draft(options: PlanOptions) -> Draft | None:
 
 
 def _window_sizing(options: PlanOptions) -> ByRatio | ByRequests:
-    if not options.window_by_requests:
-        return ByRatio(ratio=options.window_ratio)
-    return ByRequests(eviction_interval=options.eviction_interval, chunk_len=options.chunk_tokens)
+    ratio = ByRatio(ratio=options.window_ratio)
+    requests = ByRequests(
+        eviction_interval=options.eviction_interval, chunk_len=options.chunk_tokens
+    )
+    return requests if options.window_by_requests else ratio

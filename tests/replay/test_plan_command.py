@@ -295,6 +295,12 @@ def test_the_stages_of_a_pipeline(answer):
         ((*FOUR[:4], "--mem-fraction", "1.5"), "mem_fraction must be between 0 and 1"),
         ((*FOUR, "--tp", "3"), "tp"),
         ((*FOUR, "--page-size", "0"), "page_size must be a whole number of at least 1"),
+        # Neither a draft nor a window has a use for these, and they are none all the same.
+        ((*FOUR, "--draft-tokens", "0"), "--draft-tokens must be a whole number of at least 1"),
+        ((*FOUR, "--draft-topk", "-1"), "--draft-topk must be a whole number of at least 1"),
+        ((*FOUR, "--chunk-tokens", "0"), "chunk_len must be a whole number of at least 1"),
+        ((*FOUR, "--eviction-interval", "0"), "eviction_interval must be a whole number"),
+        ((*FOUR, "--window-by-requests", "--window-ratio", "0"), "must be a number above 0"),
         ((*FOUR, "--dtype", "fp7"), "unknown KV dtype 'fp7'"),
         ((*FOUR, "--pp-rank", "1"), "pp_rank must be in [0, 1)"),
         ((*FOUR, "--draft-layers", "1"), "give --draft too"),
