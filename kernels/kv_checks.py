@@ -10,6 +10,7 @@ from torch import Tensor
 from kvlife.kernels.checking import check_tensor, refuse
 from kvlife.kernels.kv_target import KvPart, KvTarget
 from kvlife.kernels.numerics import COMPUTE_FORMATS
+from kvlife.kernels.table_checks import is_count
 
 COMPUTE_DTYPES = tuple(COMPUTE_FORMATS)
 SLOT_DTYPES = (torch.int32, torch.int64)
@@ -21,7 +22,7 @@ def check_place(operation: str, arena: Tensor, target: KvTarget, layer: int) -> 
     if arena.numel() < target.num_bytes:
         case = f"the arena has {arena.numel()} bytes"
         refuse(operation, f"a layout of {target.num_bytes} bytes", case, "pass the whole arena")
-    if not 0 <= layer < target.num_layers:
+    if not is_count(layer) or layer >= target.num_layers:
         case = f"the layout has layers 0 to {target.num_layers - 1}"
         refuse(operation, f"layer {layer!r}", case, "name one of these (from 0, in this group)")
 

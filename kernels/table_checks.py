@@ -52,18 +52,21 @@ def check_findings(
     """The buffer lies on the device, and what the findings say of event and group are numbers."""
     check_buffer(operation, device, violations)
     for name, number in (("seq", seq), ("group", group)):
-        if not _is_count(number):
+        if not is_count(number):
             case = f"it is {number!r}"
             refuse(operation, f"{name} is a number from 0 to 2^63 - 1", case, "pass such a number")
 
 
-def _is_count(number: object) -> bool:
-    # Types are not what every caller checks.
+def is_count(number: object) -> bool:
+    """Whether it is a number from 0 to 2^63 - 1; types are not what every caller checks."""
     return isinstance(number, int) and 0 <= number < 1 << 63
 
 
-def check_buffer(operation: str, device: torch.device, violations: Violations) -> None:
+def check_buffer(operation: str, device: torch.device, violations: object) -> None:
     """The buffer of findings lies on the device."""
+    if not isinstance(violations, Violations):
+        case = f"it is {type(violations).__name__}"
+        refuse(operation, "violations is a buffer of findings", case, "pass Violations.create(...)")
     check_tensor(
         operation,
         "violations.count",
@@ -99,7 +102,8 @@ def check_groups(operation: str, groups: Tensor, device: torch.device) -> None:
 def check_rows_table(operation: str, table: Tensor, width: int, page_size: int) -> None:
     """A flat page table of whole rows, `width` entries each, of pages of `page_size` tokens."""
     check_tensor(operation, "table", table, dtype=torch.int32, shape=(None,), contiguous=True)
-    if width < 1 or page_size < 1 or table.numel() % width:
+    are_sizes = all(is_count(size) and size for size in (width, page_size))
+    if not are_sizes or table.numel() % width:
         refuse(
             operation,
             f"a table of rows of {width} entries, pages of {page_size} tokens",

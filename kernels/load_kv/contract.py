@@ -10,6 +10,7 @@ from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.kv_checks import COMPUTE_DTYPES, check_place, check_slots
 from kvlife.kernels.kv_target import KvTarget
 from kvlife.kernels.load_kv.reference import load_kv_reference
+from kvlife.kernels.page_checks import check_report
 from kvlife.kernels.violations import Violations
 
 NAME = "load_kv"
@@ -39,6 +40,7 @@ def load_kv(
     `KernelError`.
     """
     check_place(NAME, arena, target, layer)
+    check_report(NAME, violations, arena, seq, group)
     if dtype not in COMPUTE_DTYPES:
         refuse(NAME, f"KV in {dtype}", "it is no compute dtype", "ask for bf16, fp16 or fp32")
     check_tensor(

@@ -8,7 +8,7 @@ from torch import Tensor
 from kvlife.kernels.checking import check_tensor, refuse
 from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.slots_of.reference import slots_of_reference
-from kvlife.kernels.table_checks import INTS, check_rows_table
+from kvlife.kernels.table_checks import INTS, check_rows_table, is_count
 
 
 def slots_of(
@@ -36,8 +36,9 @@ def slots_of(
     for name, lengths in (("low", low), ("high", high)):
         check_tensor("slots_of", name, lengths, dtype=INTS, shape=(num,), device=device)
     check_tensor("slots_of", "offsets", offsets, dtype=torch.int64, shape=(num + 1,), device=device)
-    if total < 0:
-        refuse("slots_of", f"{total} slots", "a total is not negative", "give the last offset")
+    if not is_count(total):
+        case = "a total is a whole number, and not negative"
+        refuse("slots_of", f"{total!r} slots", case, "give the last offset")
     if not total:
         return torch.empty(0, dtype=torch.int32, device=device)
     if uses_triton(table):

@@ -7,6 +7,7 @@ from torch import Tensor
 from kvlife.kernels.dispatch import uses_triton
 from kvlife.kernels.kv_checks import check_place, check_slots, check_source
 from kvlife.kernels.kv_target import KvTarget
+from kvlife.kernels.page_checks import check_report
 from kvlife.kernels.store_kv.reference import store_kv_reference
 from kvlife.kernels.violations import Violations
 
@@ -40,6 +41,7 @@ def store_kv(
     as OUTSIDE (page: -1, where: the slot), to `violations` where given. Raises `KernelError`.
     """
     check_place(NAME, arena, target, layer)
+    check_report(NAME, violations, arena, seq, group)
     rows = check_source(NAME, arena, target, k, v, slots)
     check_slots(NAME, slots, target)
     if not slots.numel():

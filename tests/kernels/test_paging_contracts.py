@@ -136,16 +136,19 @@ def test_a_seq_that_is_no_count_is_refused(operation, seq):
 
 
 @pytest.mark.parametrize("operation", [slots_of, expand_tokens])
-@pytest.mark.parametrize(("width", "page_size"), [(0, 4), (3, 4), (2, 0), (-2, 4)])
+@pytest.mark.parametrize(
+    ("width", "page_size"), [(0, 4), (3, 4), (2, 0), (-2, 4), (2.0, 4), (2, None)]
+)
 def test_a_table_of_other_rows_is_refused(operation, width, page_size):
-    """A width that does not divide the table, or a size below 1, is refused."""
+    """A width that does not divide the table, or a size below 1, or no number, is refused."""
     wrong = {**arguments_of(operation), "width": width, "page_size": page_size}
     assert_refused(operation, wrong, "rows of")
 
 
-def test_a_negative_total_is_refused():
-    """There are no fewer than no slots."""
-    assert_refused(slots_of, {**arguments_of(slots_of), "total": -1}, "-1 slots")
+@pytest.mark.parametrize("total", [-1, 2.5, None])
+def test_a_total_that_is_no_count_is_refused(total):
+    """There are no fewer than no slots, and no halves."""
+    assert_refused(slots_of, {**arguments_of(slots_of), "total": total}, f"{total} slots")
 
 
 def test_an_unknown_transition_is_refused():
@@ -183,6 +186,13 @@ def test_the_buffer_is_read_and_cleared():
     assert found.read() == []
     bind_pages(**{**arguments, "pages": int32([3, 4])})
     assert [finding.page for finding in found.read()] == [3]
+
+
+@pytest.mark.parametrize("operation", [bind_pages, change_pages, decode_step, audit_refs])
+def test_no_buffer_is_refused(operation):
+    """What is found has to go somewhere."""
+    wrong = {**arguments_of(operation), "violations": None}
+    assert_refused(operation, wrong, "violations is a buffer of findings")
 
 
 def test_a_buffer_of_another_shape_is_refused():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kvlife.kernels import KernelError
+from kvlife.kernels import KernelError, Violations
 from kvlife.kernels.load_kv import load_kv
 from kvlife.kernels.store_kv import store_kv
 from kvlife.pools.layouts import Latent, MultiHead
@@ -130,6 +130,9 @@ REFUSED = {
     "too few slots": ({"slots": torch.tensor([1])}, r"k has the shape \[1, 2, 16\]"),
     "a layer that is not there": ({"layer": 2}, "the layout has layers 0 to 1"),
     "a negative layer": ({"layer": -1}, "layer -1"),
+    "half a layer": ({"layer": 0.5}, "layer 0.5"),
+    "no buffer of findings": ({"violations": 5}, "violations is a buffer"),
+    "a buffer elsewhere": ({"violations": Violations.create("meta")}, "count is on meta"),
     "K of a wrong width": ({"k": torch.ones(2, 2, 8).bfloat16()}, r"k has the shape \[2, 2, 16\]"),
     "K of integers": ({"k": torch.ones(2, 2, 16).int()}, "k is bfloat16 or float16 or float32"),
     "K and V of two dtypes": ({"k": torch.ones(2, 2, 16)}, "one dtype for both"),
@@ -160,6 +163,7 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(name):
     [
         ({"slots": torch.tensor([6])}, r"slots in \[0, 6\)"),
         ({"layer": 5}, "layer 5"),
+        ({"violations": Violations.create("meta")}, "count is on meta"),
         ({"dtype": torch.int8}, "it is no compute dtype"),
         ({"slots": torch.tensor([[1]])}, "slots has the shape"),
     ],
