@@ -197,6 +197,6 @@ def storage_format(name: str) -> StorageFormat:
     """The storage format of this name; raises `KernelError` listing the known ones."""
     try:
         return STORAGE_FORMATS[name]
-    except KeyError:
+    except (KeyError, TypeError):
         known = ", ".join(STORAGE_FORMATS)
         raise KernelError(f"no KV dtype is called {name!r}; known are {known}") from None

@@ -147,6 +147,8 @@ class DevicePools(Pools):
 
         content | copies (roll-back, backup) | tables and states | restores | poison | content
         """
+        if seq >= self.ledger.next_seq:
+            raise ConfigError("an event of another engine: give each engine pools of its own")
         content = self._content
         if content is None:
             self._follow(event, change, seq)
@@ -307,7 +309,7 @@ class DevicePools(Pools):
 def _device(device: torch.device | str) -> torch.device:
     try:
         # "cuda" alone is the current device, and stays the one that it is now.
-        return torch.empty(0, device=device).device
+        return torch.empty(0, device=torch.device(device)).device
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ConfigError(f"no device {device!r} for the pools: {error}") from error
 

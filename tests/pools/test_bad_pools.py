@@ -83,10 +83,12 @@ def test_host_pages_beyond_the_host_s_memory_are_refused():
 
 
 def test_pools_serve_one_engine():
-    """A second engine is refused; before any event, another may have them."""
+    """A second engine is refused; before any event another may have them, and then the first not."""
     pools = DevicePools(HEADS)
-    KvEngine(CONFIG, pools=pools)
-    engine = KvEngine(CONFIG, pools=pools)
+    first, engine = (KvEngine(CONFIG, pools=pools) for _ in range(2))
+    with pytest.raises(ConfigError, match="an event of another engine"):
+        first.admit("r1", [1, 2, 3])
+    assert first.closed
     engine.mark("begun")
     with pytest.raises(ConfigError, match="make new ones"):
         KvEngine(CONFIG, pools=pools)

@@ -108,6 +108,7 @@ REFUSED = {
         "width of 80",
     ),
     "an unknown dtype": ({"dtype": "int8"}, "known are bf16"),
+    "no name of a dtype": ({"dtype": ["bf16"]}, "known are bf16"),
     "an unknown order": ({"order": "token"}, "order is layer or page"),
     "no layers": ({"num_layers": 0}, "num_layers"),
     "a negative width": ({"k_dim": -128}, "k_dim"),
