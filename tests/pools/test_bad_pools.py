@@ -83,7 +83,7 @@ def test_host_pages_beyond_the_host_s_memory_are_refused():
 
 
 def test_pools_serve_one_engine():
-    """A second engine is refused; before any event another may have them, and then the first not."""
+    """A second engine is refused; before any event it may have them, and the first no more."""
     pools = DevicePools(HEADS)
     first, engine = (KvEngine(CONFIG, pools=pools) for _ in range(2))
     with pytest.raises(ConfigError, match="an event of another engine"):
