@@ -59,12 +59,16 @@ class KvBuffers:
 
     def _allocate(self, device: torch.device | str) -> Tensor:
         free = free_bytes(torch.device(device))
+        wanted = f"{self.num_pages} pages of {self.page_size} tokens take {_gib(self.num_bytes)}"
+        remedy = "lower num_pages, or take a smaller dtype"
         if self.num_bytes > free:
+            raise ConfigError(f"{wanted}, and {device} has {_gib(free)}: {remedy}")
+        try:
+            return torch.zeros(self.num_bytes, dtype=torch.uint8, device=device)
+        except RuntimeError as error:
             raise ConfigError(
-                f"{self.num_pages} pages of {self.page_size} tokens take {_gib(self.num_bytes)},"
-                f" and {device} has {_gib(free)}: lower num_pages, or take a smaller dtype"
-            )
-        return torch.zeros(self.num_bytes, dtype=torch.uint8, device=device)
+                f"{wanted}, which {device} did not give; {remedy}: {error}"
+            ) from error
 
     def _accept(self, arena: Tensor) -> Tensor:
         if arena.dtype != torch.uint8 or arena.ndim != 1 or not arena.is_contiguous():
@@ -146,7 +150,9 @@ def free_bytes(device: torch.device) -> int:
             f"pools on {device} asked for; they lie on cpu or cuda (HIP's GPUs are cuda to torch),"
             f" and torch sees {present} GPUs here"
         )
-    return int(torch.cuda.mem_get_info(device)[0])
+    # What torch keeps of earlier tensors is not free to the driver, and is to torch.
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept
 
 
 def _gib(num_bytes: int) -> str:

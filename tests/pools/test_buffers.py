@@ -6,7 +6,7 @@ import torch
 from kvlife.errors import ConfigError
 from kvlife.kernels import KernelError
 from kvlife.kernels.numerics import STORAGE_FORMATS, error_bound
-from kvlife.pools.buffers import KvBuffers
+from kvlife.pools.buffers import KvBuffers, free_bytes
 from kvlife.pools.layouts import Latent, MultiHead
 
 PAGE_SIZE, NUM_PAGES = 16, 5
@@ -145,3 +145,27 @@ def test_a_slot_outside_the_pool_is_an_error_and_writes_nothing():
     with pytest.raises(KernelError, match=r"slots in \[0, 80\)"):
         buffers.store(0, *tokens(buffers, 2, 0), torch.tensor([5, 80]))
     assert not buffers.arena.any()
+
+
+def test_what_torch_keeps_of_a_gpu_is_free_to_pools(monkeypatch):
+    """100 bytes are free to the driver, and of 70 that torch has taken, 50 are in use."""
+    answers = {
+        "device_count": 1,
+        "mem_get_info": (100, 1000),
+        "memory_reserved": 70,
+        "memory_allocated": 50,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_device, answer=answer: answer)
+    assert free_bytes(torch.device("cuda")) == 120
+
+
+def test_memory_that_is_there_and_not_given_is_a_config_error(monkeypatch):
+    """In pieces too small, say, or beyond a limit of the process."""
+
+    def refusing(*_shape, **_options):
+        raise torch.OutOfMemoryError("no piece is as large")
+
+    monkeypatch.setattr(torch, "zeros", refusing)
+    with pytest.raises(ConfigError, match=r"10 pages of 4 tokens .* no piece is as large"):
+        KvBuffers(MultiHead(num_layers=1, num_kv_heads=1, k_dim=4), 4, 10)
