@@ -66,9 +66,7 @@ class KvBuffers:
         try:
             return torch.zeros(self.num_bytes, dtype=torch.uint8, device=device)
         except RuntimeError as error:
-            raise ConfigError(
-                f"{wanted}, which {device} did not give; {remedy}: {error}"
-            ) from error
+            raise ConfigError(f"{wanted}, and {device} gave none: {remedy} ({error})") from error
 
     def _accept(self, arena: Tensor) -> Tensor:
         if arena.dtype != torch.uint8 or arena.ndim != 1 or not arena.is_contiguous():
@@ -152,7 +150,7 @@ def free_bytes(device: torch.device) -> int:
         )
     # What torch keeps of earlier tensors is not free to the driver, and is to torch.
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + kept
+    return int(torch.cuda.mem_get_info(device)[0] + kept)
 
 
 def _gib(num_bytes: int) -> str:
