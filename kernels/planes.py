@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterable
 
 import attrs
-import torch
 
 from kvlife.kernels.dispatch import KernelError
 
@@ -112,11 +111,6 @@ class Planes:
             numbers += [plane.layer_stride] if plane.num_layers > 1 else []
             numbers += [plane.page_stride] if self.num_pages > 1 else []
         return math.gcd(*numbers)
-
-    def descriptor(self, device: torch.device) -> torch.Tensor:
-        """int64 `[num_planes, 5]`: offset, num_layers, layer_stride, page_stride, page_bytes."""
-        rows = [attrs.astuple(plane)[1:] for plane in self.planes]
-        return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
 @attrs.frozen

@@ -120,7 +120,6 @@ E5M2 = _float("e5m2", 5, 2, 0x7B, 0x7F)
 E2M1 = _float("e2m1", 2, 1, 0x7, None)
 
 # e8m0 is an exponent alone: code c stands for 2^(c - 127), and 255 for NaN.
-E8M0_BIAS = 127
 E8M0_NAN = 255
 
 
