@@ -137,6 +137,11 @@ def _simpler_verbs(program: Program) -> Iterator[Program]:
             if verb == "evict":
                 args = {"num_pages": 1}
             yield _with(program, idx, Call(verb, args))
+            if call.verb == "fork" and verb == "publish":
+                # Then there is no child that could do anything.
+                child = str(call.args["child"])
+                later = tuple(other for other in program[idx + 1 :] if child not in _named(other))
+                yield (*program[:idx], Call(verb, args), *later)
             if call.verb in ("preempt", "back_up") and verb != "preempt":
                 # Who comes back from a preemption is somebody else after an end.
                 back = {str(call.args["rid"]): f"r{len(_names(program)) + 1}"}

@@ -276,6 +276,38 @@ def test_a_program_is_cut_to_one_form_whatever_it_began_with(page_size):
     ]
 
 
+def test_a_fork_that_only_publishes_goes_with_its_child():
+    """It takes a page that is shared and let go: a publication does, and then no child ends."""
+    program = (
+        Call("begin", {"page_size": 1, "num_pages": 2}),
+        Call("admit", {"rid": "r1", "tokens": [0]}),
+        Call("fork", {"rid": "r1", "child": "r2"}),
+        Call("free", {"rid": "r1"}),
+        Call("free", {"rid": "r2"}),
+    )
+
+    def fails(candidate):
+        """A request is shared, and all who share it end; nobody else may."""
+        live, shared = set(), False
+        for call in candidate[1:]:
+            if call.verb == "admit":
+                live.add(call.args["rid"])
+            elif call.args.get("rid") not in live:
+                return False
+            elif call.verb in ("fork", "publish"):
+                shared = True
+                live.update(filter(None, [call.args.get("child")]))
+            else:
+                live.remove(call.args["rid"])
+        return shared and not live
+
+    assert list(map(str, minimize(program, fails)))[1:] == [
+        "state.admit(rid='r1', tokens=[0])",
+        "state.publish(rid='r1')",
+        "state.free(rid='r1')",
+    ]
+
+
 # -- strategies and samples ----------------------------------------------------------------
 
 
