@@ -62,7 +62,9 @@ def swap(state, page, old, new, live):
 @triton.jit
 def take(state, refs, page, live):
     """FREE becomes PRIVATE; what rows hold gains a reference."""
-    was = swap(state, page, FREE, PRIVATE, live)
+    # FREE is the least state, and PRIVATE the next. A swap takes no mask, and most lanes of a decode
+    # step are idle: they would all queue up at one page.
+    was = tl.atomic_max(state + page, PRIVATE, mask=live, sem="relaxed")
     owned = live & (was <= CACHED)
     tl.atomic_add(refs + page, 1, mask=owned, sem="relaxed")
     return tl.where(live & (was != FREE), NOT_FREE, 0)

@@ -12,7 +12,7 @@ def report(count, entries, capacity, code, group, page, where, seq, mask):
     blocks of `mask`'s shape; `code`, `group` and `seq` are blocks or scalars.
     """
     one = tl.full(mask.shape, 1, tl.int32)
-    spot = tl.atomic_add(count + tl.zeros(mask.shape, tl.int32), one, mask=mask)
+    spot = tl.atomic_add(count + tl.zeros(mask.shape, tl.int32), one, mask=mask, sem="relaxed")
     fits = mask & (spot < capacity)
     row = entries + spot.to(tl.int64) * 5
     tl.store(row, tl.zeros(mask.shape, tl.int64) + code, mask=fits)
