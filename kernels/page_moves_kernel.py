@@ -62,8 +62,8 @@ def swap(state, page, old, new, live):
 @triton.jit
 def take(state, refs, page, live):
     """FREE becomes PRIVATE; what rows hold gains a reference."""
-    # FREE is the least state, and PRIVATE the next. A swap takes no mask, and most lanes of a decode
-    # step are idle: they would all queue up at one page.
+    # FREE is the least state, and PRIVATE the next. A swap takes no mask, and most lanes of a
+    # decode step are idle: they would all queue up at one page.
     was = tl.atomic_max(state + page, PRIVATE, mask=live, sem="relaxed")
     owned = live & (was <= CACHED)
     tl.atomic_add(refs + page, 1, mask=owned, sem="relaxed")
