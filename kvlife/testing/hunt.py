@@ -86,7 +86,8 @@ def find(
 ) -> Found | None:
     """The smallest failing program that so many runs of so many steps lead to, or None.
 
-    It is the same at each call: nothing is random here.
+    Nothing is random here: it is the same at each call, while the same modules are loaded (from
+    whose source Hypothesis takes some of its numbers).
     """
     machine = machine_of(adapter_type, page_sizes=page_sizes)
     settings = hypothesis.settings(

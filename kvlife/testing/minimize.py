@@ -18,7 +18,7 @@ _SIMPLER = {
     "back_up": ("preempt", "free", "abort"),
     "fork": ("publish", "admit"),
     "reset": ("evict",),
-    "extend": ("publish",),
+    "extend": ("publish", "evict"),
     "admit": ("evict",),
 }
 # What a program is easiest to read with, first.
@@ -91,6 +91,11 @@ def _smaller_pool(program: Program) -> Iterator[Program]:
         shorter = tuple(_scaled(call, smaller, page_size) for call in calls)
         yield (begin.but(page_size=smaller), *shorter)
         yield (begin.but(page_size=smaller), *calls)
+        # A prompt that was shorter than a page may have to be another instead.
+        for idx, call in enumerate(shorter):
+            if "tokens" in call.args:
+                other = call.but(tokens=[1, *_tokens(call)[1:]])
+                yield (begin.but(page_size=smaller), *shorter[:idx], other, *shorter[idx + 1 :])
     for fewer in range(2, num_pages):
         smaller_begin = begin.but(num_pages=fewer)
         yield (smaller_begin, *calls)

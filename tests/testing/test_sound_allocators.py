@@ -56,7 +56,7 @@ def test_every_verb_of_an_adapter_is_used_and_seen(adapter_type):
             events.update(type(event).__name__ for event in self.log.events())
 
     settings = hypothesis.settings(
-        max_examples=30,
+        max_examples=120,
         stateful_step_count=30,
         database=None,
         deadline=None,
