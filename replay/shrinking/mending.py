@@ -223,7 +223,7 @@ def _retracted(state: State, event: Retracted) -> Event | None:
         return None
     if event.backup is not None and state.ledger.host is not None:
         num = kept_pages(state.ledger, event.row).pages.size
-        event = attrs.evolve(event, backup=state.host_pages(event.backup, num))
+        event = attrs.evolve(event, backup=state.host_pages(event.rid, event.backup, num))
     return _lets_go(state, event)
 
 

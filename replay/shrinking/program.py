@@ -24,7 +24,8 @@ class Program:
     """Pieces in order, the lives they name, and last the faulty event, as it was recorded.
 
     `left_free` are the pages, by space, that it takes and finds FREE: no life may have them then,
-    and `host_left_free` the host pages that it names and finds FREE.
+    and `host_left_free` the host pages that it names and finds FREE. `host_keepers` are the waiting
+    requests that keep the others: nobody else may have those.
     """
 
     config: PoolConfig
@@ -33,6 +34,7 @@ class Program:
     last: Piece
     left_free: tuple[frozenset[int], ...]
     host_left_free: frozenset[int]
+    host_keepers: Mapping[int, str]
 
     @classmethod
     def of(cls, config: PoolConfig, events: Iterable[Event], last: Event) -> Program:
@@ -58,6 +60,7 @@ class Program:
             last=piece,
             left_free=_left_free(ledger, last),
             host_left_free=_host_left_free(ledger, last),
+            host_keepers=_host_keepers(ledger, last),
         )
 
 
@@ -75,3 +78,13 @@ def _host_left_free(ledger: Ledger, last: Event) -> frozenset[int]:
         return frozenset()
     pages = host_pages_named(last)
     return frozenset(pages[ledger.host.state[pages] == PageState.FREE].tolist())
+
+
+def _host_keepers(ledger: Ledger, last: Event) -> dict[int, str]:
+    named = set(host_pages_named(last).tolist())
+    return {
+        page: rid
+        for rid, waiting in ledger.waiting.items()
+        if waiting.backup is not None
+        for page in named.intersection(waiting.backup.tolist())
+    }

@@ -36,6 +36,7 @@ class State:
         self._left_free = program.left_free
         self._host_left_free = program.host_left_free
         self._host_named = set(host_pages_named(program.last.event).tolist())
+        self._host_keepers = program.host_keepers
         for group, pages in pages_named(program.last.event):
             self._named[self.ledger.layout.groups[group].space_idx].update(pages.tolist())
 
@@ -80,15 +81,17 @@ class State:
                     ours.add(found)
         return int32s(pages)
 
-    def host_pages(self, had: I32, num: int) -> I32 | None:
-        """So many FREE host pages; None where there are not enough.
+    def host_pages(self, rid: str, had: I32, num: int) -> I32 | None:
+        """So many FREE host pages for a request; None where there are not enough.
 
-        Those that were had come first, and of these the ones that the faulty event names.
+        Those that were had come first, and of these the ones that the faulty event names. What it
+        finds kept by a request goes to that one alone: others that had it before took others.
         """
         host = self.ledger.host
         if host is None:
             return None
         free = set(np.flatnonzero(host.state == PageState.FREE).tolist()) - self._host_left_free
+        free -= {page for page, keeper in self._host_keepers.items() if keeper != rid}
         chosen = [page for page in had.tolist() if page in free]
         chosen = sorted(chosen, key=lambda page: page not in self._host_named)[:num]
         chosen += sorted(free - set(chosen), reverse=True)[: num - len(chosen)]

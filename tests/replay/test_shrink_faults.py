@@ -50,6 +50,19 @@ def backed_up_run(tmp_path_factory):
     return open_run(record_backups(tmp_path_factory.mktemp("host"), 6, 40, seed=5))
 
 
+def shrunk(path):
+    """The trial of what a log is shrunk to: small, whole, and it breaks the same again."""
+    timeline = Timeline(open_run(path))
+    culprit = recorded_culprit(timeline, None)
+    shrinker = Shrinker(slice_run(timeline, culprit, lambda _num: None))
+    shrinker.run()
+    assert shrinker.complete
+    assert len(shrinker.trial.events) + 1 <= MAX_EVENTS
+    again = run_trial(Program.of(shrinker.best.config, shrinker.trial.events, shrinker.trial.last))
+    assert again.finding.id == culprit.invariant
+    return again
+
+
 @pytest.mark.soak
 def test_a_fault_is_shrunk_to_a_dozen_events(tmp_path, sound_run, backed_up_run, seed, name):
     """What is left breaks the same first, in twelve events at most, and nothing more can go."""
@@ -58,12 +71,11 @@ def test_a_fault_is_shrunk_to_a_dozen_events(tmp_path, sound_run, backed_up_run,
         placed = write_faulty_run(run, FAULTS[name], tmp_path / "log", seed=seed)
     except ConfigError:
         pytest.skip("this run has no place for it")
-    timeline = Timeline(open_run(placed.path))
-    culprit = recorded_culprit(timeline, None)
-    program = slice_run(timeline, culprit, lambda _num: None)
-    shrinker = Shrinker(program)
-    shrinker.run()
-    assert shrinker.complete
-    assert len(shrinker.trial.events) + 1 <= MAX_EVENTS
-    again = Program.of(shrinker.best.config, shrinker.trial.events, shrinker.trial.last)
-    assert run_trial(again).finding.id == culprit.invariant
+    shrunk(placed.path)
+
+
+def test_a_host_page_goes_to_the_request_that_keeps_it(tmp_path, backed_up_run):
+    """Here another request had the page before, and came back by an event that plays no part."""
+    fault = FAULTS["backup-on-a-host-page-in-use"]
+    placed = write_faulty_run(backed_up_run, fault, tmp_path / "log", seed=3880835503)
+    assert shrunk(placed.path).finding.id == "page-double-alloc"
