@@ -1,6 +1,12 @@
 """How `share_pages` is launched, for `make kernels`."""
 
+from kvlife.kernels.page_entries_kernel import BLOCK, enter_pages_kernel
 from kvlife.kernels.paging_specimens import specimens_by_stride
-from kvlife.kernels.share_pages.kernel import BLOCK, share_pages_kernel
 
-SPECIMENS = specimens_by_stride(share_pages_kernel, ("at_stride", "pages_stride"), BLOCK=BLOCK)
+SPECIMENS = specimens_by_stride(
+    enter_pages_kernel,
+    ("at_stride", "pages_stride"),
+    name="share_pages",
+    SHARED=True,
+    BLOCK=BLOCK,
+)

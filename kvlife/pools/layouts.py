@@ -11,6 +11,7 @@ the order of the values. In order "layer" a plane is [layer, page, token], in or
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -50,7 +51,7 @@ def _to_scale(scale: float | Sequence[float]) -> Scale:
 
 
 @attrs.frozen(kw_only=True)
-class KvLayout:
+class KvLayout(ABC):
     """What all layouts share; make a `MultiHead` or a `Latent`.
 
     `dtype` is one of bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, mxfp8 and nvfp4; `order` is "layer" or
@@ -77,12 +78,13 @@ class KvLayout:
         except KernelError as error:
             raise ConfigError(f"{type(self).__name__}: {error}") from error
 
+    @abstractmethod
     def _sizes(self) -> dict[str, int]:
-        raise NotImplementedError
+        """The sizes that a layout was given, by name."""
 
+    @abstractmethod
     def _rows(self) -> dict[str, tuple[RowPart, ...]]:
         """For each plane of values, by name, the parts of a token's row in it."""
-        raise NotImplementedError
 
     def _parts(self) -> list[RowPart]:
         return [part for parts in self._rows().values() for part in parts]
