@@ -56,7 +56,7 @@ class EngineConformance(Contract):
 
     def engine(self, config: PoolConfig, *, log: LogWriter, clock: Callable[[], int]) -> Any:
         """An engine with the commands of `KvEngine`, that writes to `log`; Any: a binding."""
-        raise TypeError(f"{type(self).__name__} defines no engine(config, log=, clock=)")
+        raise NotImplementedError(f"{type(self).__name__} defines no engine(config, log=, clock=)")
 
     def digest(self, engine: Any) -> int:  # Any: a binding
         """The digest of its state, as `Ledger.digest` defines it."""

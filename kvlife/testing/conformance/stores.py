@@ -37,11 +37,11 @@ class LogStoreConformance(Contract):
 
     def writer(self, path: Path) -> Any:  # Any: of another making
         """A writer of runs under `path` that is not started."""
-        raise TypeError(f"{type(self).__name__} defines no writer(path)")
+        raise NotImplementedError(f"{type(self).__name__} defines no writer(path)")
 
     def reader(self, path: Path) -> Any:  # Any: of another making
         """The newest run under `path`, open for reading; also while it is being written."""
-        raise TypeError(f"{type(self).__name__} defines no reader(path)")
+        raise NotImplementedError(f"{type(self).__name__} defines no reader(path)")
 
     def leave(self, path: Path, target: Path) -> None:
         """Copy to `target` what a process that dies now would leave of the store under `path`."""
