@@ -37,7 +37,7 @@ I32 = npt.NDArray[np.int32]
 def _bind(ledger: Ledger, event: requests.Admitted | requests.Resumed, seq: int) -> None:
     rows, row = ledger.rows, event.row
     rows.state[row] = ROW_HELD
-    rows.generation[row] += 1
+    rows.renew(row)
     rows.rid[row] = event.rid
     rows.namespace[row] = event.namespace
     rows.prompt_len[row] = event.prompt_len
@@ -190,7 +190,7 @@ def _trim(ledger: Ledger, change: Change, seq: int, stamp: int) -> None:
     set_lengths(ledger, change.row, change, seq)
     if ledger.steps:
         cap_noted(ledger, np.array([change.row]), change.allocated)
-    ledger.rows.generation[change.row] += 1
+    ledger.rows.renew(change.row)
     ledger.membership += 1
 
 

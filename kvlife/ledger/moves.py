@@ -132,7 +132,7 @@ def unbind(ledger: Ledger, row: int, change: Change, seq: int, stamp: int) -> No
         return
     if rows.in_flight[row] > 0:
         rows.state[row] = ROW_DRAINING
-        rows.generation[row] += 1
+        rows.renew(row)
         rows.rid[row] = rows.session[row] = None
         rows.last_event[row] = seq
         ledger.membership += 1

@@ -142,10 +142,14 @@ class RowColumns:
             session=[None] * num_rows,
         )
 
+    def renew(self, row: int) -> None:
+        """The row has changed hands: its next generation, which begins anew behind the last."""
+        self.generation[row] = (int(self.generation[row]) + 1) & 0xFFFF_FFFF
+
     def reset(self, row: int) -> None:
         """Make a row FREE; its generation rises, so that batches that name it are stale."""
         self.state[row] = ROW_FREE
-        self.generation[row] += 1
+        self.renew(row)
         for column in (
             self.protected,
             self.committed,

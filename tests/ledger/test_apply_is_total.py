@@ -9,6 +9,7 @@ from senseless_events import Nonsense
 
 from kvlife.events import check_structure
 from kvlife.ledger import Ledger, PageState, RowState
+from kvlife.ledger.rows import RowColumns
 
 NUM_EVENTS = 60
 
@@ -59,3 +60,11 @@ def test_a_senseless_state_can_be_restored(name, seed):
         ledger.apply(nonsense.event(), seq, seq)
     again = Ledger.restore(POOLS[name], ledger.snapshot().freeze())
     assert again.digest() == ledger.digest()
+
+
+def test_a_generation_begins_anew_behind_its_last():
+    """A snapshot may name the last of 2^32 generations; the next one is 0, without a warning."""
+    rows = RowColumns.create(4, 0)
+    rows.generation[2] = 2**32 - 1
+    rows.renew(2)
+    assert rows.generation.tolist() == [0, 0, 0, 0]
