@@ -190,6 +190,7 @@ def _trim(ledger: Ledger, change: Change, seq: int, stamp: int) -> None:
     set_lengths(ledger, change.row, change, seq)
     if ledger.steps:
         cap_noted(ledger, np.array([change.row]), change.allocated)
+    assert change.row is not None  # only events of one row trim
     ledger.rows.renew(change.row)
     ledger.membership += 1
 
