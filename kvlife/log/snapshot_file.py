@@ -6,24 +6,22 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import attrs
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from kvlife.config import Layout, ledger_bytes
 from kvlife.errors import LogCorrupt, LogFull, LogTruncated, LogVersionError
 from kvlife.ledger import FrozenState
-from kvlife.log.wire import CRC, FORMAT_VERSION, SNAPSHOT_HEAD, SNAPSHOT_MAGIC
+from kvlife.log.columns import AnyArray, Column, check_size, describe, pieces, read_column
+from kvlife.log.wire import CRC, SNAPSHOT_HEAD, SNAPSHOT_MAGIC, SNAPSHOT_VERSION
 from kvlife.log.zstd import Compressor, decompress
 
-_PIECE = 1 << 20
 _COMPRESSED = 1
+_PLAIN_VERSION = 1  # of a snapshot whose columns are all plain
 _HEAD_BYTES = SNAPSHOT_HEAD.size + CRC.size
-
-AnyArray = npt.NDArray[Any]  # Any: a state has arrays of several dtypes
 
 
 class Frozen(Protocol):
@@ -71,14 +69,8 @@ class SnapshotHead:
     raw_crc: int
 
 
-class _Column(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    arrays: list[_Column]
+    arrays: list[Column]
     meta_bytes: int
 
 
@@ -101,12 +93,14 @@ def write_snapshot(
     `tick` is called between pieces, so that the thread can see to other duties. Raises `LogFull`
     where the file would pass `room_bytes`.
     """
-    raw_bytes = sum(map(len, _pieces(frozen)))
+    columns = _columns(frozen, max_raw_bytes(layout))
+    table = _table(columns, frozen)
+    raw_bytes = len(table) + sum(column.num_bytes for column in columns) + len(frozen.meta)
     flags = _COMPRESSED if raw_bytes <= max_raw_bytes(layout) else 0
     stream = Compressor()
     crc = stored = 0
     file.seek(_HEAD_BYTES)
-    for piece in _pieces(frozen):
+    for piece in _pieces(frozen, columns, table):
         crc = zlib.crc32(piece, crc)
         ready = stream.feed(piece) if flags else piece
         stored += _write(file, ready, room_bytes)
@@ -117,7 +111,9 @@ def write_snapshot(
         head, flags=flags, raw_bytes=raw_bytes, stored_bytes=stored, raw_crc=crc,
         digest=frozen.digest,
     )  # fmt: skip
-    content = SNAPSHOT_HEAD.pack(SNAPSHOT_MAGIC, FORMAT_VERSION, *attrs.astuple(whole))
+    plain = all(column.coding == "plain" for column in columns)
+    version = _PLAIN_VERSION if plain else SNAPSHOT_VERSION
+    content = SNAPSHOT_HEAD.pack(SNAPSHOT_MAGIC, version, *attrs.astuple(whole))
     file.seek(0)
     file.write(content + CRC.pack(zlib.crc32(content)))
     file.flush()
@@ -131,22 +127,23 @@ def _write(file: BinaryIO, piece: bytes | memoryview, room_bytes: int | None) ->
     return file.write(piece)
 
 
-def _pieces(frozen: Frozen) -> Iterator[bytes | memoryview]:
-    arrays = {name: np.ascontiguousarray(array) for name, array in frozen.arrays.items()}
-    table = msgspec.json.encode(
-        _Table(
-            arrays=[
-                _Column(name=name, dtype=array.dtype.str, shape=frozen.arrays[name].shape)
-                for name, array in arrays.items()
-            ],
-            meta_bytes=len(frozen.meta),
-        )
-    )
-    yield CRC.pack(len(table)) + table
-    for array in arrays.values():
-        content = array.reshape(-1).view(np.uint8).data
-        for start in range(0, len(content), _PIECE):
-            yield content[start : start + _PIECE]
+def _columns(frozen: Frozen, limit: int) -> list[Column]:
+    """How each array is to stand; more than `limit` bytes stand as they are."""
+    columns = [describe(name, array) for name, array in frozen.arrays.items()]
+    if sum(array.nbytes for array in frozen.arrays.values()) > limit:
+        columns = [Column(name=it.name, dtype=it.dtype, shape=it.shape) for it in columns]
+    return columns
+
+
+def _table(columns: list[Column], frozen: Frozen) -> bytes:
+    table = msgspec.json.encode(_Table(arrays=columns, meta_bytes=len(frozen.meta)))
+    return CRC.pack(len(table)) + table
+
+
+def _pieces(frozen: Frozen, columns: list[Column], table: bytes) -> Iterator[bytes | memoryview]:
+    yield table
+    for column in columns:
+        yield from pieces(column, np.ascontiguousarray(frozen.arrays[column.name]))
     yield frozen.meta
 
 
@@ -164,8 +161,8 @@ def _parse_head(content: bytes, where: str) -> SnapshotHead:
         raise LogCorrupt(f"{where}: no snapshot of kvlife")
     if CRC.unpack_from(content, SNAPSHOT_HEAD.size)[0] != zlib.crc32(content[: SNAPSHOT_HEAD.size]):
         raise LogCorrupt(f"{where}: the head's checksum does not fit")
-    if version > FORMAT_VERSION:
-        raise LogVersionError(f"{where}: format {version}, this kvlife reads {FORMAT_VERSION}")
+    if version > SNAPSHOT_VERSION:
+        raise LogVersionError(f"{where}: format {version}, this kvlife reads {SNAPSHOT_VERSION}")
     names = [field.name for field in attrs.fields(SnapshotHead)]
     return SnapshotHead(**dict(zip(names, fields, strict=True)))
 
@@ -185,35 +182,24 @@ def read_snapshot(path: Path, layout: Layout) -> tuple[SnapshotHead, FrozenState
         raw = decompress(raw, head.raw_bytes, where)
     if zlib.crc32(raw) != head.raw_crc:
         raise LogCorrupt(f"{where}: the content's checksum does not fit")
-    return head, _parse(raw, head.digest, where)
+    return head, _parse(raw, head.digest, max_raw_bytes(layout), where)
 
 
-def _parse(raw: bytes, digest: int, where: str) -> FrozenState:
+def _parse(raw: bytes, digest: int, limit: int, where: str) -> FrozenState:
     table_bytes = CRC.unpack_from(raw)[0] if len(raw) >= 4 else 0
     pos = 4 + table_bytes
     try:
         table = msgspec.json.decode(raw[4:pos], type=_Table)
+        check_size(table.arrays, limit, where)
         arrays = {}
         for column in table.arrays:
-            dtype = np.dtype(column.dtype)
-            num = _num_items(column.shape)
-            if dtype.kind not in "biuf" or num * dtype.itemsize > len(raw) - pos:
+            if np.dtype(column.dtype).kind not in "biuf" or column.num_bytes > len(raw) - pos:
                 raise LogCorrupt(f"{where}: column {column.name!r} has no such content")
-            array = np.frombuffer(raw, dtype, num, pos).reshape(column.shape)
-            arrays[column.name] = array
-            pos += array.nbytes
+            arrays[column.name] = read_column(column, raw, pos)
+            pos += column.num_bytes
     except (msgspec.DecodeError, TypeError, ValueError, OverflowError) as error:
         raise LogCorrupt(f"{where}: the table of columns is damaged ({error})") from error
     meta = raw[pos:]
     if len(meta) != table.meta_bytes:
         raise LogCorrupt(f"{where}: {len(meta)} bytes behind the columns, not {table.meta_bytes}")
     return FrozenState(arrays, meta, digest)
-
-
-def _num_items(shape: tuple[int, ...]) -> int:
-    num = 1
-    for extent in shape:
-        if extent < 0:
-            raise ValueError(f"an extent of {extent}")
-        num *= extent
-    return num

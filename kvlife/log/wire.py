@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 FORMAT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2  # of snapshot files, which have versions of their own
 
 SEGMENT_MAGIC: Final = b"KVLIFESG"
 PACKED_MAGIC: Final = b"KVLIFEZS"

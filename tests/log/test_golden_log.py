@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import golden_columns
 import golden_later
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from kvlife.log import open_run, runs
 GOLDEN = Path(__file__).resolve().parent / "golden"
 V1 = GOLDEN / "v1"
 LATER = GOLDEN / "v1-later"
+SNAPSHOT_2 = GOLDEN / "snapshot-2"
 
 
 def test_the_golden_logs_have_every_kind():
@@ -64,6 +66,19 @@ def test_the_snapshot_of_version_1_is_read():
     assert state.arrays["keys"].tolist() == [[1, 18446744073709551615]]
     assert (state.meta, state.digest) == (b"books", 77)
     assert next(run.events(28)).seq == 28
+
+
+def test_a_snapshot_of_version_2_is_read():
+    """Columns in planes, marks and plain are those written by hand."""
+    run = open_run(runs(SNAPSHOT_2)[0])
+    path = next(run.folder.glob("*.snap"))
+    assert int.from_bytes(path.read_bytes()[8:10], "little") == 2
+    state = run.snapshot(1)
+    assert list(state.arrays) == list(golden_columns.ARRAYS)
+    for name, array in golden_columns.ARRAYS.items():
+        assert state.arrays[name].dtype == array.dtype
+        assert np.array_equal(state.arrays[name], array), name
+    assert (state.meta, state.digest) == (b"books", 99)
 
 
 @pytest.mark.parametrize(
