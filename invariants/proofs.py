@@ -43,7 +43,7 @@ from kvlife.invariants import pool_proofs, row_proofs
 from kvlife.invariants.page_proofs import PRIVATE, clear_of_pins, lets_go_exactly, takes_free
 from kvlife.invariants.published_keys import PublishedKeys
 from kvlife.invariants.standing import HeldRows, OwnPages
-from kvlife.ledger.spans import spans_of
+from kvlife.ledger.spans import entries_in, spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -297,7 +297,7 @@ def _rest_alone(ledger: Ledger, group: GroupLayout, index: Index, start: I32, la
     if low.tobytes() == high.tobytes():
         return True
     width = group.table_width
-    at = spans_of(ledger.bases_of(index, width), np.clip(low, 0, width), np.clip(high, 0, width))
+    at = spans_of(ledger.bases_of(index, width), entries_in(low, width), entries_in(high, width))
     pages = ledger.tables[group.idx].take(at)
     if group.window is not None:
         # Positions that a window has skipped have no page.

@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 MAX_ID_BYTES = 1 << 12
 
 
-def check_structure(event: Event, layout: Layout) -> None:
-    """Raise `EventError` naming the event, the field and what is wrong with it."""
+def check_structure(event: Event, layout: Layout, known_rows: np.ndarray | None = None) -> None:
+    """Raise `EventError` naming the event, the field and what is wrong with it.
+
+    `known_rows` were found to be rows of this layout, each once, and need no second look.
+    """
     checks = _PLANS.get(type(event))
     if checks is None:
         raise EventError(f"{type(event).__name__} is no event")
     for field, check in checks:
-        problem = check(getattr(event, field.name), event, layout)
+        value = getattr(event, field.name)
+        if value is known_rows and value is not None:
+            continue
+        problem = check(value, event, layout)
         if problem:
             raise _error(event, field, problem)
 
@@ -49,7 +55,8 @@ def _array(value: object, dtype: type, ndim: int = 1) -> str:
 
 
 def _in_range(value: np.ndarray, high: int) -> str:
-    if value.size and (int(value.min()) < 0 or int(value.max()) >= high):
+    # As unsigned numbers the negative ones are the highest.
+    if value.size and int(value.view(np.uint32).max()) >= high:
         bad = int(np.flatnonzero((value < 0) | (value >= high))[0])
         return f"entry {bad} is {value[bad]}, out of [0, {high})"
     return ""
@@ -177,16 +184,14 @@ def _links(value: object, event: Event, layout: Layout) -> str:
     if value.shape[1] != 4:
         return f"got shape {value.shape}"
     problem = _in_range(value[:, 0], len(layout.groups))
-    if problem:
+    if problem or not value.size:
         return problem
-    for group in np.unique(value[:, 0]):
-        chosen = value[value[:, 0] == group]
-        bound = layout.num_rows
-        if type(event).__name__ == "Protected":
-            bound = layout.groups[group].table_width
-        problem = _in_range(chosen[:, 1], bound) or next(
-            (p for col in (2, 3) if (p := _page_array(chosen[:, col].copy(), group, layout))), ""
-        )
+    for group in layout.groups:
+        chosen = value[value[:, 0] == group.idx] if len(layout.groups) > 1 else value
+        bound = group.table_width if type(event).__name__ == "Protected" else layout.num_rows
+        num_pages = layout.spaces[group.space_idx].num_pages
+        bounds = ((1, bound), (2, num_pages), (3, num_pages))
+        problem = next((p for col, high in bounds if (p := _in_range(chosen[:, col], high))), "")
         if problem:
             return problem
     return ""

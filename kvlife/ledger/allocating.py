@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kvlife.ledger.change import Change
 from kvlife.ledger.entries import group_entries, row_group_entries
-from kvlife.ledger.spans import NOWHERE, At, spans_of
+from kvlife.ledger.spans import NOWHERE, At, entries_in, spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -93,4 +93,4 @@ def _allocated_entries(ledger: Ledger, group: GroupLayout, lane: Lane, change: C
             change.crossing = crossing
         return bases.take(crossing) + first
     width = group.table_width
-    return spans_of(bases, np.clip(low, 0, width), np.clip(high, 0, width))
+    return spans_of(bases, entries_in(low, width), entries_in(high, width))

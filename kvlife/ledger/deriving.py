@@ -18,7 +18,7 @@ from kvlife.ledger.change import Change
 from kvlife.ledger.entries import row_entries, rows_entries, span_entries
 from kvlife.ledger.hosting import restored_to, saved_by
 from kvlife.ledger.rows import ROW_HELD, UNBOUNDED
-from kvlife.ledger.spans import NOWHERE, At, spans_of
+from kvlife.ledger.spans import NOWHERE, At, entries_in, spans_of
 
 if TYPE_CHECKING:
     from kvlife.events import Event
@@ -126,8 +126,8 @@ def _window_evicted(ledger: Ledger, event: requests.WindowEvicted) -> Change:
     size, width = group.page_size, group.table_width
     at = spans_of(
         index * width,
-        np.clip(-(-low // size), 0, width),
-        np.clip(np.where(end < event.evicted_len, -(-high // size), high // size), 0, width),
+        entries_in(-(-low // size), width),
+        entries_in(np.where(end < event.evicted_len, -(-high // size), high // size), width),
     )
     cursors = tuple(
         event.evicted_len if other.idx == group.idx else None
@@ -198,6 +198,9 @@ def _settled(ledger: Ledger, event: pool.StepSettled) -> Change:
     index = ledger.index_of(event.drained)
     if not index.size:
         at: tuple[At, ...] = (NOWHERE,) * len(ledger.layout.groups)
+    elif index.size == 1:
+        row = int(index[0])
+        at = row_entries(ledger, row, 0, int(ledger.rows.allocated[row]))
     else:
         old = ledger.rows.allocated.take(index)
         at = rows_entries(ledger, index, np.zeros_like(old), old)

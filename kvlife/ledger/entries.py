@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kvlife.ledger.spans import At, span_of, spans_of, window_spans_of
+from kvlife.ledger.spans import At, entries_in, span_of, spans_of, window_spans_of
 
 if TYPE_CHECKING:
     from kvlife.config import GroupLayout
@@ -74,8 +74,8 @@ def group_entries(
 ) -> At:
     """One group's part of `rows_entries`; `cursor` replaces the ledger's where given."""
     size, width = group.page_size, group.table_width
-    low = np.clip(-(-low_len // size), 0, width)
-    high = np.clip(-(-high_len // size), 0, width)
+    low = entries_in(-(-low_len // size), width)
+    high = entries_in(-(-high_len // size), width)
     bases = index * width
     if group.window_idx is None:
         return spans_of(bases, low, high)
@@ -88,6 +88,6 @@ def group_entries(
 def touched_entries(group: GroupLayout, index: Index, low_len: Lens, high_len: Lens) -> Index:
     """Entries of the pages on which positions [low, high) of each row lie, referenced or not."""
     size, width = group.page_size, group.table_width
-    low = np.clip(low_len // size, 0, width)
-    high = np.where(high_len > low_len, np.clip(-(-high_len // size), 0, width), low)
+    low = entries_in(low_len // size, width)
+    high = np.where(high_len > low_len, entries_in(-(-high_len // size), width), low)
     return spans_of(index * width, low, high)

@@ -37,6 +37,8 @@ _LEDGERS = itertools.count()
 
 EMPTY = np.empty(0, np.int32)
 EMPTY.setflags(write=False)
+NO_ROWS = np.empty(0, np.intp)
+NO_ROWS.setflags(write=False)
 
 
 class Ledger:
@@ -111,6 +113,8 @@ class Ledger:
         """Rows as an index array; the last answer is kept for the same (read-only) array."""
         if rows is self._last_rows:
             return self._last_index
+        if not rows.size:
+            return NO_ROWS
         index = rows.astype(np.intp)
         if not rows.flags.writeable:
             self._last_rows, self._last_index = rows, index

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 I32 = npt.NDArray[np.int32]
 
+_NO_END = np.iinfo(np.int32).max
+
 
 def place(table: I32, at: At, pages: I32) -> None:
     """Write pages to table entries; where a faulty event has too few or too many, what fits."""
@@ -94,9 +96,16 @@ def _pin_under(ledger: Ledger, step: int, group: int, pages: I32, stamp: int) ->
 
 def pin_leaving(ledger: Ledger, change: Change, stamp: int) -> None:
     """Pin what leaves HELD rows in flight, as the table says, under each row's newest step."""
-    index = np.array([change.row]) if change.index is None else change.index
-    flying = index[ledger.rows.in_flight[index] > 0]
-    if not flying.size or change.gone_at is None:
+    if change.gone_at is None:
+        return
+    if change.index is None:
+        assert change.row is not None  # a change of one row
+        for group, at in zip(ledger.layout.groups, change.gone_at, strict=True):
+            pages = ledger.tables[group.idx][at]
+            pin_if_in_flight(ledger, change.row, group.idx, pages[pages != 0], stamp)
+        return
+    flying = change.index[ledger.rows.in_flight[change.index] > 0]
+    if not flying.size:
         return
     for group, at in zip(ledger.layout.groups, change.gone_at, strict=True):
         spots = indices(at)
@@ -111,10 +120,10 @@ def cap_noted(
     ledger: Ledger, rows: npt.NDArray[np.intp], lengths: Any
 ) -> None:  # Any: int or array
     """What a step noted above the new end of a row will never settle."""
-    ends = np.atleast_1d(lengths)
+    ends = np.full(ledger.layout.num_rows, _NO_END, np.int32)
+    ends[rows] = lengths
     for opened in ledger.steps.values():
-        _, noted_at, at = np.intersect1d(opened.rows, rows, return_indices=True)
-        opened.noted[noted_at] = np.minimum(opened.noted[noted_at], ends[at])
+        np.minimum(opened.noted, ends.take(opened.rows), out=opened.noted)
 
 
 def free_row(ledger: Ledger, row: int, seq: int) -> None:

@@ -42,6 +42,10 @@ class Cursor:
 
     def varint(self) -> int:
         """An unsigned number below 2^64."""
+        pos = self.pos
+        if pos < self.end and self.content[pos] < 0x80:
+            self.pos = pos + 1
+            return self.content[pos]
         value = shift = 0
         while True:
             byte = self.byte()

@@ -147,13 +147,17 @@ class Decoder:
         _whole(cursor)
         event = event_type(*values)
         try:
-            check_structure(event, self._layout)
+            check_structure(event, self._layout, self._known_rows())
         except EventError as error:
             raise BadBytes(str(error)) from error
         if isinstance(event, Resized):
             most = max(event.num_pages, self._layout.spaces[event.space].num_pages)
             self._hold_to(with_pages(self._layout, {event.space: most}))
         return event
+
+    def _known_rows(self) -> I32 | None:
+        """Rows that were looked at when their batch was defined."""
+        return None if self._batch is None else self._batch.rows
 
     # The hot events. None means that the general way must be taken.
 
@@ -304,8 +308,9 @@ class Decoder:
 
     def _links(self, cursor: Cursor) -> I32:
         num = cursor.varint()
-        columns = [cursor.ints(num) for _ in range(4)] if num else [_NONE] * 4
-        links: I32 = np.stack(columns, axis=1)
+        if not num:
+            return _NO_LINKS
+        links: I32 = np.stack([cursor.ints(num) for _ in range(4)], axis=1)
         links.setflags(write=False)
         return links
 
@@ -342,6 +347,8 @@ _PLANS = {
 }
 _NONE: I32 = np.empty(0, np.int32)
 _NONE.setflags(write=False)
+_NO_LINKS: I32 = np.empty((0, 4), np.int32)
+_NO_LINKS.setflags(write=False)
 
 
 def widest(layout: Layout) -> Layout:
