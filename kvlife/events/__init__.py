@@ -37,7 +37,7 @@ from kvlife.events.requests import (
     RolledBack,
     WindowEvicted,
 )
-from kvlife.events.structure import check_structure
+from kvlife.events.structure import check_decoded, check_structure
 
 __all__ = [
     "BY_CODE",
@@ -70,6 +70,7 @@ __all__ = [
     "Unpinned",
     "Violated",
     "WindowEvicted",
+    "check_decoded",
     "check_structure",
     "own_arrays",
     "same_event",

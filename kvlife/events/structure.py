@@ -17,17 +17,25 @@ if TYPE_CHECKING:
 MAX_ID_BYTES = 1 << 12
 
 
-def check_structure(event: Event, layout: Layout, known_rows: np.ndarray | None = None) -> None:
-    """Raise `EventError` naming the event, the field and what is wrong with it.
-
-    `known_rows` were found to be rows of this layout, each once, and need no second look.
-    """
+def check_structure(event: Event, layout: Layout) -> None:
+    """Raise `EventError` naming the event, the field and what is wrong with it."""
     checks = _PLANS.get(type(event))
     if checks is None:
         raise EventError(f"{type(event).__name__} is no event")
     for field, check in checks:
+        problem = check(getattr(event, field.name), event, layout)
+        if problem:
+            raise _error(event, field, problem)
+
+
+def check_decoded(event: Event, layout: Layout, known_rows: np.ndarray | None) -> None:
+    """As `check_structure`, for an event from bytes, whose fields have types and sizes that fit.
+
+    `known_rows` were found to be rows of this layout, each once, and need no second look.
+    """
+    for field, check in _PLANS_OF_DECODED[type(event)]:
         value = getattr(event, field.name)
-        if value is known_rows and value is not None:
+        if value is None or value is known_rows:
             continue
         problem = check(value, event, layout)
         if problem:
@@ -225,4 +233,21 @@ _CHECKS: dict[FieldKind, Callable[[object, Event, Layout], str]] = {
 _PLANS: dict[type, tuple[tuple[Field, Callable[[object, Event, Layout], str]], ...]] = {
     event_type: tuple((field, _CHECKS[field.kind]) for field in fields)
     for event_type, fields in FIELDS.items()
+}
+# What bytes can say of these kinds is right whatever the layout is.
+_SELF_EVIDENT = frozenset(
+    {
+        FieldKind.REASON,
+        FieldKind.FLAG,
+        FieldKind.U64,
+        FieldKind.LENGTH,
+        FieldKind.LENGTHS,
+        FieldKind.KEYS,
+        FieldKind.CURSORS,
+        FieldKind.CURSOR_ARRAYS,
+    }
+)
+_PLANS_OF_DECODED = {
+    event_type: tuple((field, check) for field, check in plan if field.kind not in _SELF_EVIDENT)
+    for event_type, plan in _PLANS.items()
 }

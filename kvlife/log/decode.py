@@ -19,7 +19,7 @@ from kvlife.events import (
     Resized,
     StepDispatched,
     StepSettled,
-    check_structure,
+    check_decoded,
 )
 from kvlife.log.cursor import BadBytes, Cursor
 from kvlife.log.ints import I32, from_planes
@@ -99,9 +99,8 @@ class Decoder:
             raise BadBytes(f"a batch of {num} rows, there are {num_rows}")
         rows = cursor.ints(num)
         _whole(cursor)
-        ordered = np.sort(rows)
-        twice = bool((ordered[1:] == ordered[:-1]).any())
-        if int(ordered[0]) < 0 or int(ordered[-1]) >= num_rows or twice:
+        # As unsigned numbers the negative ones are the highest.
+        if int(rows.view(np.uint32).max()) >= num_rows or int(np.bincount(rows).max()) > 1:
             raise BadBytes(f"a batch whose rows are not in [0, {num_rows}), each once")
         self._slots[slot] = _Batch(rows)
 
@@ -147,7 +146,7 @@ class Decoder:
         _whole(cursor)
         event = event_type(*values)
         try:
-            check_structure(event, self._layout, self._known_rows())
+            check_decoded(event, self._layout, self._known_rows())
         except EventError as error:
             raise BadBytes(str(error)) from error
         if isinstance(event, Resized):

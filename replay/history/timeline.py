@@ -86,7 +86,7 @@ class Timeline:
         """
         wanted = self.last_seq if seq is None else self._reached(seq)
         ledger = self._nearest(wanted)
-        for moment in self._walk(ledger, ledger.next_seq, wanted):
+        for moment in self._walk(ledger, wanted - 1, wanted):
             ledger, self._newest = moment.ledger, moment.item
         if ledger.next_seq < wanted:
             raise LogError(
