@@ -88,10 +88,12 @@ class DecodeSteps:
         _fill(batch.by_group, taken, crossings)
         batch.seq[0] = seq
         slots = torch.empty(batch.new_pages.shape, dtype=torch.int32, device=self._state.device)
+        # The same tensors at each step where they can be: the kernel looks at new ones closely.
         there = batch.there
         if there is None:
-            there = self._uploads.several(batch.new_pages.ravel(), batch.seq)
-        self._step(batch.rows, there[0].view(batch.new_pages.shape), slots_out=slots, seq=there[1])
+            words, number = self._uploads.several(batch.new_pages.ravel(), batch.seq)
+            there = words.view(batch.new_pages.shape), number
+        self._step(batch.rows, there[0], slots_out=slots, seq=there[1])
         _clear(batch.by_group, crossings)
         return slots
 
@@ -108,14 +110,14 @@ class _Batch:
     new_pages: I32
     by_group: list[I32]
     seq: npt.NDArray[np.int64]
-    there: list[Tensor] | None
+    there: tuple[Tensor, Tensor] | None
 
     @classmethod
     def create(cls, index: Index, num_groups: int, uploads: Uploads) -> _Batch:
         new_pages, seq = np.zeros((num_groups, len(index)), np.int32), np.zeros(1, np.int64)
         there = None
         if uploads.device.type == "cpu":
-            there = [torch.from_numpy(new_pages), torch.from_numpy(seq)]
+            there = torch.from_numpy(new_pages), torch.from_numpy(seq)
         return cls(index, uploads.one(index), new_pages, list(new_pages), seq, there)
 
 
