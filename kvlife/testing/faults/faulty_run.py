@@ -18,7 +18,7 @@ from kvlife.log import LogRun, LogWriter, runs
 from kvlife.testing.faults.fault import Fault, Injection
 from kvlife.testing.faults.trial import Verdict, injection_at, judge
 
-# So many places are asked in one fold of the run.
+# So many places are asked in the first fold of the run, and 16 times as many in each that follows.
 _ASKED = 256
 # Of those where the fault applies, so many are tried; of a lost event not all are contradicted.
 _TRIED = 8
@@ -88,10 +88,12 @@ def _place(
     rng = random.Random(f"{seed} {fault.name}")  # noqa: S311  # not a secret
     places = [at for at in range(first_seq, len(items)) if type(items[at].event) in fault.of]
     rng.shuffle(places)
-    for start in range(0, len(places), _ASKED):
-        asked = places[start : start + _ASKED]
+    num_asked, num_tried = _ASKED, _TRIED
+    while places:
+        asked, places = places[:num_asked], places[num_asked:]
         good = {at for at, _ in _asking(run, fault, items, asked, seed)}
-        tried = [at for at in asked if at in good][:_TRIED]
+        tried = [at for at in asked if at in good][:num_tried]
+        num_asked, num_tried = 16 * num_asked, 4 * num_tried
         verdicts = {
             at: verdict
             for at, ledger in _asking(run, fault, items, tried, seed)
