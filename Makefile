@@ -40,7 +40,9 @@ format: $(VENV)/dev.stamp ## mend what ruff can mend
 	$(RUN) -m ruff format .
 
 bench: $(VENV)/dev.stamp ## the figures of speed and memory
-	@set -e; for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(RUN) "$$bench"; done
+	@status=0; for bench in benchmarks/bench_*.py; do \
+		echo "== $$bench"; $(RUN) "$$bench" || status=1; \
+	done; exit $$status
 
 soak: $(VENV)/dev.stamp ## the random tests for an hour, under new seeds (SOAK_SECONDS=...)
 	$(RUN) tools/soak.py --seconds $(SOAK_SECONDS) --workers $(WORKERS) $(TESTS)
