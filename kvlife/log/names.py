@@ -52,13 +52,16 @@ class StretchNames:
     requests: bytes
     sessions: bytes
 
-    def names_page(self, space_idx: int, page: int) -> bool:
-        """Whether an event may name the page; publishing names a row alone."""
-        return _has(self.named[space_idx], page)
+    def names_page(self, space_idx: int | None, page: int) -> bool:
+        """Whether an event may name the page; publishing names a row alone.
 
-    def takes_page(self, space_idx: int, page: int) -> bool:
-        """Whether an event may take the page from the free list."""
-        return _has(self.taken[space_idx], page)
+        Pages of the host (None) are not noted, and any may be named.
+        """
+        return space_idx is None or _has(self.named[space_idx], page)
+
+    def takes_page(self, space_idx: int | None, page: int) -> bool:
+        """Whether an event may take the page from the free list; as `names_page` else."""
+        return space_idx is None or _has(self.taken[space_idx], page)
 
     def names_row(self, row: int) -> bool:
         """Whether an event may name the row."""

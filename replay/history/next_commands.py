@@ -10,7 +10,7 @@ from kvlife.errors import KvLifeError
 from kvlife.events import Recorded
 from kvlife.ledger import Ledger, RowState
 from kvlife.log import LogRun
-from kvlife.replay.history.evidence import each_evidence, pages_named, rows_named
+from kvlife.replay.history.evidence import each_evidence, host_pages_named, pages_named, rows_named
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.history.whence import where_named
 from kvlife.replay.output.quoting import command_line
@@ -69,6 +69,10 @@ class _Asking:
                 if 0 < page < layout.spaces[space_idx].num_pages:
                     group = self._group_of(space_idx, page, evidence.get("group"))
                     yield self.line("page", str(page), group=group)
+                    return
+            for page in host_pages_named(layout, evidence):
+                if 0 < page < layout.host_pages:
+                    yield self.line("page", str(page), host=None)
                     return
 
     def _group_of(self, space_idx: int, page: int, named: object) -> str:

@@ -112,13 +112,13 @@ def refuse_page(page: int, space: str, num_pages: int, when: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """What is asked for; all that is given must hold. `page` is (page space, page).
+    """What is asked for; all that is given must hold. `page` is (page space or None, page).
 
     A request's events are those that name it, or its row while it holds it.
     """
 
     kinds: frozenset[str] = frozenset()
-    page: tuple[int, int] | None = None
+    page: tuple[int | None, int] | None = None
     row: int | None = None
     request: str | None = None
     steps: Span | None = None
@@ -187,11 +187,13 @@ def names_row(event: Event, row: int) -> bool:
     return rows is not None and bool((rows == row).any())
 
 
-def names_page(event: Event, space_idx: int, page: int, layout: Layout) -> bool:
-    """Whether an event names a page of a page space."""
+def names_page(event: Event, space_idx: int | None, page: int, layout: Layout) -> bool:
+    """Whether an event names a page of a page space, or of the host for None."""
     for field in FIELDS.get(type(event), ()):
         value = getattr(event, field.name)
-        if field.kind is FieldKind.PAGES:
+        if field.kind in (FieldKind.HOST_PAGES, FieldKind.MAYBE_HOST_PAGES):
+            lists = [value] if space_idx is None and value is not None else []
+        elif field.kind is FieldKind.PAGES:
             lists = [
                 pages
                 for pages, group in zip(value, layout.groups, strict=False)

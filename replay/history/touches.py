@@ -20,6 +20,7 @@ from kvlife.events import (
     Recorded,
     Released,
     Resumed,
+    Retracted,
     RolledBack,
     SessionRestored,
     StepDispatched,
@@ -125,7 +126,9 @@ class PageWatch:
         if new.key and new.key != old.key:
             yield f"published as {new.key:016x}"
         event = item.event
-        if isinstance(event, Pinned | Unpinned):
+        if self.space_idx is None and isinstance(event, Retracted | Resumed | Released):
+            yield f"for the backup of request {event.rid}"
+        elif isinstance(event, Pinned | Unpinned):
             yield f"by pin {event.pin_id}"
         elif isinstance(event, Evicted):
             yield f"for {event.reason}"

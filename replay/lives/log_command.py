@@ -20,7 +20,7 @@ from kvlife.replay.history.selecting import Selection, Span, find_group, parse_k
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import LogPath, Salvage
 from kvlife.replay.output.event_json import event_json
-from kvlife.replay.output.event_words import words_of
+from kvlife.replay.output.event_words import HOST, words_of
 from kvlife.replay.output.moments import clock
 from kvlife.replay.output.quoting import printable
 from kvlife.replay.output.run_notes import run_notes
@@ -41,6 +41,9 @@ class LogOptions:
     group: Annotated[
         str | None, Parameter(help="The page's cache group; by default the base group.")
     ] = None
+    host: Annotated[
+        bool, Parameter(negative="", help="The page is one of the host's, where backups lie.")
+    ] = False
     row: Annotated[int | None, Parameter(help="Events that name this row.")] = None
     step: Annotated[
         str | None, Parameter(help="Steps A:B (B not included), A:, :B, or one step.")
@@ -69,6 +72,8 @@ def log(
         raise ConfigError(f"--limit is how many are shown, at least 0, got {options.limit}")
     if options.group is not None and options.page is None:
         raise ConfigError("--group says which page --page means: give both, or neither")
+    if options.host and (options.page is None or options.group is not None):
+        raise ConfigError("--host says that --page is one of the host's: give both, and no --group")
     run = open_run(log, salvage=options.salvage)
     selected = islice(_selected(run, options), options.limit)
     num_shown = 0
@@ -112,9 +117,13 @@ def _selected(run: LogRun, options: LogOptions) -> Iterator[Recorded]:
     return selection.select(run, start, stop, row)
 
 
-def _page(run: LogRun, options: LogOptions) -> tuple[int, int] | None:
+def _page(run: LogRun, options: LogOptions) -> tuple[int | None, int] | None:
     if options.page is None:
         return None
+    if options.host:
+        # A log of pools without a host space may name host pages by any number.
+        refuse_page(options.page, HOST, run.layout.host_pages or 1 << 31, "in this log")
+        return None, options.page
     idx = find_group(run.layout, options.group).space_idx
     space = run.layout.spaces[idx]
     if not 0 < options.page < space.num_pages:

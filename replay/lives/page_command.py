@@ -11,10 +11,11 @@ from kvlife.errors import ConfigError
 from kvlife.replay.cli import FINE
 from kvlife.replay.history.selecting import find_group, refuse_page
 from kvlife.replay.history.view import look
-from kvlife.replay.lives.page_life import page_now, present_life, whole_history
+from kvlife.replay.lives.page_life import page_now, present_life, space_of, whole_history
 from kvlife.replay.lives.page_report import page_json, page_lines
 from kvlife.replay.options import AsJson, At, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.event_words import HOST
 from kvlife.replay.output.progress import progress_bar
 
 
@@ -25,6 +26,9 @@ def page(
     group: Annotated[
         str | None, Parameter(help="Its cache group; by default the base group.")
     ] = None,
+    host: Annotated[
+        bool, Parameter(negative="", help="The page is one of the host's, where backups lie.")
+    ] = False,
     at: At = None,
     limit: Annotated[int, Parameter(help="Show the last so many touches, and the first.")] = 40,
     all_: Annotated[
@@ -41,20 +45,23 @@ def page(
     """
     if limit < 1:
         raise ConfigError(f"--limit is how many touches are shown, at least 1, got {limit}")
+    if host and group is not None:
+        raise ConfigError("--host and --group: the pages of the host belong to no cache group")
     view = look(log, at, salvage=salvage)
     layout = view.ledger.layout
-    found = find_group(layout, group)
-    space = view.ledger.layout.spaces[found.space_idx].name
-    num_pages = view.ledger.spaces[found.space_idx].num_pages
+    found = None if host else find_group(layout, group)
+    space_idx = None if found is None else found.space_idx
+    space = HOST if space_idx is None else layout.spaces[space_idx].name
+    num_pages = space_of(view.ledger, space_idx).num_pages
     refuse_page(page, space, num_pages, f"after seq {view.ledger.next_seq - 1}")
-    now = page_now(view.ledger, found.space_idx, page)
+    now = page_now(view.ledger, space_idx, page)
     read = view.ledger.next_seq - view.timeline.first_seq
     with progress_bar("reading", read, quiet=json or not all_) as bar:
         if all_:
             stop = view.ledger.next_seq
-            life = whole_history(view.timeline, found.space_idx, page, stop, bar.advance)
+            life = whole_history(view.timeline, space_idx, page, stop, bar.advance)
         else:
-            life = present_life(view.timeline, found.space_idx, page, view.ledger, bar.advance)
+            life = present_life(view.timeline, space_idx, page, view.ledger, bar.advance)
     if json:
         print(json_format.dumps(page_json(view, found, page, now, life)))
     else:

@@ -8,10 +8,10 @@ from functools import partial
 import attrs
 import numpy as np
 
-from kvlife.errors import KvLifeError
+from kvlife.errors import ConfigError, KvLifeError
 from kvlife.events import Recorded
 from kvlife.invariants.effect import holder_of
-from kvlife.ledger import Change, Ledger, PageState
+from kvlife.ledger import Change, Ledger, PageSpace, PageState
 from kvlife.log.names import StretchNames
 from kvlife.replay.history.passages import Passage, passages_of
 from kvlife.replay.history.timeline import Timeline
@@ -26,7 +26,8 @@ class PageNow:
     """What a page is in a state: `rows` reference it, `pins` and `steps` hold it beside them.
 
     `group` is the index of the cache group that took it, or of the only one that can; None for a
-    FREE page of a space that several groups share.
+    FREE page of a space that several groups share, and for one of the host. `waiting` are the
+    requests that keep it for a backup, where it is the host's.
     """
 
     state: PageState
@@ -39,6 +40,7 @@ class PageNow:
     holders: tuple[str, ...]
     pins: tuple[str, ...]
     steps: tuple[int, ...]
+    waiting: tuple[str, ...] = ()
 
     @property
     def in_use(self) -> bool:
@@ -61,9 +63,20 @@ class PageLife:
     troubles: tuple[str, ...] = ()
 
 
-def page_now(ledger: Ledger, space_idx: int, page: int) -> PageNow:
-    """A page in a state; the page must be one of the space's."""
-    space = ledger.spaces[space_idx]
+def space_of(ledger: Ledger, space_idx: int | None) -> PageSpace:
+    """A page space by its index, the host's for None; `ConfigError` where there is no such."""
+    if space_idx is not None:
+        return ledger.spaces[space_idx]
+    if ledger.host is None:
+        raise ConfigError("the pools of this log have no pages on the host")
+    return ledger.host
+
+
+def page_now(ledger: Ledger, space_idx: int | None, page: int) -> PageNow:
+    """A page in a state; the page must be one of the space's, or of the host's for None."""
+    space = space_of(ledger, space_idx)
+    if space_idx is None:
+        return _host_page_now(ledger, space, page)
     groups = [group for group in ledger.layout.groups if group.space_idx == space_idx]
     rows: dict[int, None] = {}
     for group in groups:
@@ -98,8 +111,28 @@ def page_now(ledger: Ledger, space_idx: int, page: int) -> PageNow:
     )
 
 
+def _host_page_now(ledger: Ledger, host: PageSpace, page: int) -> PageNow:
+    return PageNow(
+        state=PageState(int(host.state[page])),
+        group=None,
+        refs=int(host.refs[page]),
+        num_pins=int(host.pins[page]),
+        key=int(host.key[page]),
+        last_seq=int(host.last_event[page]) + ledger.seq_base,
+        rows=(),
+        holders=(),
+        pins=(),
+        steps=(),
+        waiting=tuple(
+            rid
+            for rid, left in ledger.waiting.items()
+            if left.backup is not None and bool((left.backup == page).any())
+        ),
+    )
+
+
 def present_life(
-    timeline: Timeline, space_idx: int, page: int, ledger: Ledger, advance: Advance
+    timeline: Timeline, space_idx: int | None, page: int, ledger: Ledger, advance: Advance
 ) -> PageLife:
     """The present life of a page in the state `ledger`, or its last one where it is FREE.
 
@@ -135,7 +168,7 @@ def present_life(
 
 
 def whole_history(
-    timeline: Timeline, space_idx: int, page: int, stop: int, advance: Advance
+    timeline: Timeline, space_idx: int | None, page: int, stop: int, advance: Advance
 ) -> PageLife:
     """All that happened to a page below `stop`."""
     reader = _Reader(timeline, space_idx, page, advance)
@@ -170,7 +203,9 @@ def _latest(
     return (first, later) if later else None
 
 
-def _may_name(passage: Passage, where: tuple[int, int], now: PageNow, *, newest: bool) -> bool:
+def _may_name(
+    passage: Passage, where: tuple[int | None, int], now: PageNow, *, newest: bool
+) -> bool:
     """Whether to look for the page in a passage; while in use, only where that is likely."""
     if now.in_use and not newest and None in passage.names:
         return False
@@ -185,11 +220,11 @@ def _never(_names: StretchNames) -> bool:
     return False
 
 
-def _unnamed(space_idx: int, page: int, names: StretchNames) -> bool:
+def _unnamed(space_idx: int | None, page: int, names: StretchNames) -> bool:
     return not names.names_page(space_idx, page)
 
 
-def _quiet_when(ledger: Ledger | None, space_idx: int, page: int) -> Quiet:
+def _quiet_when(ledger: Ledger | None, space_idx: int | None, page: int) -> Quiet:
     """Which names say that nothing happens to the page in a passage that begins in this state.
 
     Events that take a page, reference it or let it go name it. Publishing names the row alone, and
@@ -197,7 +232,7 @@ def _quiet_when(ledger: Ledger | None, space_idx: int, page: int) -> Quiet:
     """
     if ledger is None:
         return _never
-    if page >= ledger.spaces[space_idx].num_pages:
+    if page >= space_of(ledger, space_idx).num_pages:
         return partial(_unnamed, space_idx, page)
     now = page_now(ledger, space_idx, page)
     if now.state is PageState.QUARANTINED or now.num_pins:
@@ -209,7 +244,9 @@ def _quiet_when(ledger: Ledger | None, space_idx: int, page: int) -> Quiet:
 class _Reader:
     """Walks passages and watches the page; `ledger` is the state behind the last one."""
 
-    def __init__(self, timeline: Timeline, space_idx: int, page: int, advance: Advance) -> None:
+    def __init__(
+        self, timeline: Timeline, space_idx: int | None, page: int, advance: Advance
+    ) -> None:
         self.where = (space_idx, page)
         self.troubles: list[str] = []
         self.ledger: Ledger | None = None

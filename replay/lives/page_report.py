@@ -12,6 +12,7 @@ from kvlife.replay.history.touches import Touch
 from kvlife.replay.history.view import View
 from kvlife.replay.lives.page_life import PageLife, PageNow
 from kvlife.replay.output.columns import Line, aligned, counted, noted
+from kvlife.replay.output.event_words import HOST
 from kvlife.replay.output.moments import clock
 from kvlife.replay.output.quoting import printable
 
@@ -19,9 +20,17 @@ MAX_HOLDERS = 4
 
 
 def page_lines(
-    view: View, group: GroupLayout, page: int, now: PageNow, life: PageLife, limit: int | None
+    view: View,
+    group: GroupLayout | None,
+    page: int,
+    now: PageNow,
+    life: PageLife,
+    limit: int | None,
 ) -> Iterator[Line]:
-    """Who owns the page since when, and then what happened to it, in order."""
+    """Who owns the page since when, and then what happened to it, in order.
+
+    A page without a cache group is one of the host's.
+    """
     yield "bold", f"page {page} of {_place(view, group, now)} {_standing(view, now, life)}"
     shown, num_hidden = _cut(life, limit)
     cells = [
@@ -56,8 +65,10 @@ def page_lines(
         yield from noted("yellow", "note: ", note)
 
 
-def _place(view: View, asked: GroupLayout, now: PageNow) -> str:
+def _place(view: View, asked: GroupLayout | None, now: PageNow) -> str:
     """The group whose page it is, and the space where several groups share one."""
+    if asked is None:
+        return HOST
     layout = view.ledger.layout
     space = f"space {layout.spaces[asked.space_idx].name}"
     if now.group is None:
@@ -67,10 +78,10 @@ def _place(view: View, asked: GroupLayout, now: PageNow) -> str:
     return f"{name}, in {space}," if shared else name
 
 
-def _refused(view: View, group: GroupLayout, page: int) -> Refused | None:
+def _refused(view: View, group: GroupLayout | None, page: int) -> Refused | None:
     refused = refused_event(view)
-    layout = view.ledger.layout
-    named = refused is not None and names_page(refused.item.event, group.space_idx, page, layout)
+    layout, space_idx = view.ledger.layout, None if group is None else group.space_idx
+    named = refused is not None and names_page(refused.item.event, space_idx, page, layout)
     return refused if named else None
 
 
@@ -93,6 +104,9 @@ def _standing(view: View, now: PageNow, life: PageLife) -> str:
         who = who if named else "nobody references it, it can be evicted"
         pinned = f", pinned by {', '.join(map(printable, now.pins))}" if now.pins else ""
         return f"is CACHED: {who}{pinned}; in use {since}"
+    if now.waiting:
+        who = ", ".join(f"request {printable(rid)}" for rid in now.waiting)
+        return f"is {now.state.name}: the backup of {who} lies there {since}"
     if not named:
         return f"is {now.state.name}, and no row references it; in use {since}"
     return f"is {now.state.name}: {holders} own{'s' if len(named) == 1 else ''} it {since}"
@@ -127,7 +141,7 @@ def _cut(life: PageLife, limit: int | None) -> tuple[Sequence[Touch], int]:
 
 
 def page_json(
-    view: View, group: GroupLayout, page: int, now: PageNow, life: PageLife
+    view: View, group: GroupLayout | None, page: int, now: PageNow, life: PageLife
 ) -> dict[str, object]:
     """The same as one object, with every touch that was read."""
     refused = _refused(view, group, page)
@@ -136,7 +150,7 @@ def page_json(
         "seq": view.seq,
         "page": page,
         "group": None if now.group is None else view.ledger.layout.groups[now.group].name,
-        "space": view.ledger.layout.spaces[group.space_idx].name,
+        "space": HOST if group is None else view.ledger.layout.spaces[group.space_idx].name,
         "state": now.state.name,
         "refs": now.refs,
         "pins": now.num_pins,
@@ -145,6 +159,7 @@ def page_json(
             {"row": row, "holder": holder}
             for row, holder in zip(now.rows, now.holders, strict=True)
         ],
+        "waiting": list(now.waiting),
         "held_by_pins": list(now.pins),
         "held_by_steps": list(now.steps),
         "since": None if life.origin is None or not now.in_use else _touch_json(life.origin),
