@@ -7,6 +7,7 @@ help, so that `kvlife --help` loads no engine. A command returns its exit status
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -24,6 +25,9 @@ FOUND = 1
 UNUSABLE = 2
 INTERRUPTED = 130  # 128 and the number of the signal, as shells count
 READER_LEFT = 141
+
+# In fewer, what writes the pages of help goes on for ever.
+LEAST_COLUMNS = 3
 
 COMMANDS = {
     "simulate": (
@@ -138,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     a message on stderr says which, without a traceback. 130: interrupted. 141: whoever read the
     output has gone. Anything else that is raised is a bug of kvlife, and keeps its traceback.
     """
+    _widen()
     if not _has_output():
         return _complain("the standard output is closed: there is nowhere to write to", UNUSABLE)
     try:
@@ -158,6 +163,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     return FINE if status is None else int(status)
+
+
+def _widen() -> None:
+    """On the narrowest of terminals write as if it had a few columns."""
+    if shutil.get_terminal_size().columns < LEAST_COLUMNS:
+        os.environ["COLUMNS"] = str(LEAST_COLUMNS)
 
 
 def _has_output() -> bool:

@@ -109,3 +109,16 @@ def test_a_closed_output_is_no_finding(log, closed, status):
     assert done.returncode == status
     assert b"Traceback" not in done.stderr
     assert bool(done.stdout) == (1 not in closed)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_the_narrowest_terminal_gets_its_help(columns):
+    """With one or two columns the page went on for ever."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kvlife.replay", "page", "--help"],
+        env={**os.environ, "COLUMNS": str(columns)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
