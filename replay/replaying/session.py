@@ -27,7 +27,8 @@ class Settings:
 
     `first_seq` and `last_seq` bound the events (None: from the beginning, to the end); `level` is
     the checker's. `collect` applies every event as it is written, whatever the run's policies are.
-    `ignore` names invariants that are not checked, `jobs` how many processes work.
+    `ignore` names invariants that are not checked, `jobs` how many processes work. In the evidence
+    of a part that begins with a snapshot, what was FREE there has 0 for its last event.
     """
 
     first_seq: int | None = None

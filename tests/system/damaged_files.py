@@ -180,10 +180,13 @@ def edit_header(files, choice):
         tree = msgspec.json.decode(files["header.json"])
     except msgspec.DecodeError:
         return  # an earlier damage has left nothing that could be edited
-    places = [(tree, name) for name in tree]
-    places += [(tree["config"], name) for name in tree["config"]] * 3
-    places += [(group, name) for group in tree["config"]["groups"] for name in group]
-    places += [(tree["policies"], name) for name in list(tree["policies"])[:3]]
+    # An earlier damage may have left out any of these, or put something else in its place.
+    config = tree.get("config")
+    groups = config.get("groups") if isinstance(config, dict) else None
+    parts = [tree, config, config, config, *(groups if isinstance(groups, list) else ())]
+    places = [(part, name) for part in parts if isinstance(part, dict) for name in part]
+    if isinstance(tree.get("policies"), dict):
+        places += [(tree["policies"], name) for name in list(tree["policies"])[:3]]
     where, name = choice.choice(places)
     match choice.randrange(6):
         case 0:

@@ -111,6 +111,23 @@ def test_a_faulty_run_of_an_engine_under_collect(tmp_path, seed, kind, variant):
         assert_same_findings(tmp_path / "log", observer, findings, jobs=2)
 
 
+def without_last_events(outcome):
+    """A part begins with a snapshot, which has no last events of what is FREE in it."""
+
+    def known(evidence):
+        return {name: value for name, value in evidence.items() if name != "last_events"}
+
+    found = [
+        attrs.evolve(
+            one,
+            evidence=known(one.evidence),
+            also={name: known(evidence) for name, evidence in one.also.items()},
+        )
+        for one in outcome.found
+    ]
+    return attrs.evolve(outcome, found=tuple(found))
+
+
 @pytest.mark.parametrize("kind", range(4))
 @pytest.mark.parametrize("variant", range(4))
 def test_a_faulty_run_of_an_engine_under_raise(tmp_path, seed, kind, variant, capsys):
@@ -127,4 +144,4 @@ def test_a_faulty_run_of_an_engine_under_raise(tmp_path, seed, kind, variant, ca
     assert main(["replay", str(tmp_path / "log"), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["violations"][0]["id"] == violation.id
     shared = replayed_run(tmp_path / "log", jobs=2)
-    assert attrs.evolve(shared, jobs=1) == outcome
+    assert without_last_events(attrs.evolve(shared, jobs=1)) == without_last_events(outcome)
