@@ -43,7 +43,8 @@ class LifeNotes:
     """Whose life each row, page and request belongs to; a life is named by the seq of its binding.
 
     `of_page` is the life that took a page last, and `entry_of` where in its table; a page stays its
-    until another takes it. `see` is shown each event before it is applied. Where a `book` is given,
+    until another takes it. `before` has for each life that a resumption began the one in which the
+    request was retracted. `see` is shown each event before it is applied. Where a `book` is given,
     each life in it gets every page that it takes, at its table index.
     """
 
@@ -56,11 +57,14 @@ class LifeNotes:
         ]
         self.entry_of: list[I64] = [np.zeros(space.num_pages, np.int64) for space in layout.spaces]
         self.of_request: dict[str, int] = {}
+        self.before: dict[int, int] = {}
 
     def see(self, ledger: Ledger, event: Event, change: Change, seq: int) -> None:
         """Note who binds a row, and whose row takes pages."""
         match event:
             case Admitted() | Resumed():
+                if isinstance(event, Resumed):
+                    self.before[seq] = self.of_request.get(event.rid, UNKNOWN)
                 self.of_row[event.row] = seq
                 self.of_request[event.rid] = seq
             case SessionRestored():

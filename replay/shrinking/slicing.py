@@ -53,6 +53,11 @@ class Guess:
             if life != UNKNOWN or ledger.spaces[space_idx].state[page]:
                 found.add(life)
         found.update(notes.of_request.get(rid, UNKNOWN) for rid in self.rids)
+        # A request is resumed from where an earlier life of it ended.
+        new = found
+        while new:
+            new = {notes.before[life] for life in new if life in notes.before} - found
+            found |= new
         return found
 
 

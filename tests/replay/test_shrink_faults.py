@@ -79,3 +79,10 @@ def test_a_host_page_goes_to_the_request_that_keeps_it(tmp_path, backed_up_run):
     fault = FAULTS["backup-on-a-host-page-in-use"]
     placed = write_faulty_run(backed_up_run, fault, tmp_path / "log", seed=3880835503)
     assert shrunk(placed.path).finding.id == "page-double-alloc"
+
+
+def test_a_resumption_brings_the_life_before_it(tmp_path, backed_up_run):
+    """Here the request whose host page is given back was retracted, resumed and retracted again."""
+    fault = FAULTS["host-page-of-another-given-back"]
+    placed = write_faulty_run(backed_up_run, fault, tmp_path / "log", seed=2215525343)
+    assert shrunk(placed.path).finding.id == "page-freed-by-stranger"

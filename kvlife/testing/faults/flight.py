@@ -45,7 +45,11 @@ def _settle_out_of_order(spot: Spot) -> Injection | None:
 
 
 @FAULTS.at(
-    "settle-lost", _STREAM, ("settled-bound", "in-flight-fence"), StepSettled, when=When.LATER
+    "settle-lost",
+    _STREAM,
+    ("settled-bound", "in-flight-fence", "idle-no-leak"),
+    StepSettled,
+    when=When.LATER,
 )
 def _settle_lost(spot: Spot) -> Injection | None:
     """The result of a step is never told: its rows commit unconfirmed, or the next one settles."""
@@ -54,6 +58,8 @@ def _settle_lost(spot: Spot) -> Injection | None:
     def later(ledger: Ledger, event: Event) -> str | None:
         if isinstance(event, StepSettled) and event.step != lost:
             return "in-flight-fence"
+        if isinstance(event, Marked) and event.idle:
+            return "idle-no-leak"
         rows = ledger.rows
         if isinstance(event, Committed):
             bound = np.minimum(rows.settled[event.rows], rows.allocated[event.rows])
