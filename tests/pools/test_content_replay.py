@@ -70,16 +70,24 @@ def test_a_life_ends_in_the_same_state_without_digests(tmp_path, seed, groups):
         run.engine.close()
 
 
+def complete_pages(run):
+    """The pages whose digests are kept, each with its group."""
+    kept = run.pools._content._kept
+    return [
+        (group, page) for group, known in enumerate(kept) for page in np.flatnonzero(known.there)
+    ]
+
+
 @BOTH
 def test_a_bit_that_flips_in_a_life_is_always_found(tmp_path, seed, groups):
     """Whatever becomes of the page: at its next reading, or in the audit at the end."""
     run = Run(groups, path=tmp_path, host_pages=8)
     life = RandomLife(run, seed)
     life.live(150)
-    kept = run.pools._content._kept
-    chosen = [
-        (group, page) for group in range(len(groups)) for page in np.flatnonzero(kept[group].there)
-    ]
+    chosen = complete_pages(run)
+    while not chosen:
+        life.live(10)
+        chosen = complete_pages(run)
     group, page = chosen[np.random.default_rng(seed).integers(len(chosen))]
     flipped = run.engine.next_seq
     run.flip(int(page), groups[group].name)
