@@ -156,8 +156,8 @@ def test_a_violation_tells_who_took_the_host_page(tmp_path, capsys):
     status, out, _ = made.ran(capsys, "replay", tmp_path)
     assert status == 1
     assert (
-        "seq 3  step 0  Retracted: page 2 of the host: FREE -> PRIVATE, refs 0 -> 1, by row 1"
-        " (request r1)"
+        "seq 3  step 0  Retracted: page 2 of the host: FREE -> PRIVATE, refs 0 -> 1, for the backup"
+        " of request r1"
     ) in out
 
 
