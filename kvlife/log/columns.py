@@ -120,9 +120,12 @@ def read_column(column: Column, raw: bytes, pos: int) -> AnyArray:
         raise ValueError(f"{column.coding} of {column.dtype} and {column.width} bits")
     if column.coding == "marks":
         marks = np.frombuffer(raw, np.uint8, column.num_bytes, pos)
-        values = np.flatnonzero(np.unpackbits(marks, bitorder="little"))
-        if values.size != num or (num and int(values[-1]) >= column.width):
-            raise ValueError(f"{values.size} marks for {num} values")
+        bits = np.unpackbits(marks, bitorder="little")
+        # Counted first: each mark becomes a number of eight bytes.
+        num_marks = int(np.count_nonzero(bits))
+        if num_marks != num or bits[column.width :].any():
+            raise ValueError(f"{num_marks} marks for {num} values")
+        values = np.flatnonzero(bits)
         return values.astype(dtype).reshape(column.shape)
     if column.width > 8 * dtype.itemsize:
         raise ValueError(f"{column.width} bits for {column.dtype}")
@@ -152,7 +155,9 @@ def _from_planes(block: U8, planes: U8, width: int) -> None:
 def check_size(columns: list[Column], limit: int, where: str) -> None:
     """Refuse columns that would take more than `limit` bytes where their coding unfolds them."""
     unfolded = sum(
+        # Marks are unfolded to a byte each on the way.
         column.num_values * np.dtype(column.dtype).itemsize
+        + (column.width if column.coding == "marks" else 0)
         for column in columns
         if column.coding != "plain"
     )

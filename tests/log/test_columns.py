@@ -100,3 +100,10 @@ def test_values_of_no_bytes_are_held_to_the_pools_size():
     assert column.num_bytes == 0
     with pytest.raises(LogCorrupt, match=r"here: columns of 4503599627370496 bytes, too many"):
         check_size([column], 1 << 30, "here")
+
+
+def test_marks_are_held_to_the_pools_size():
+    """Marks of 2^40 bits, for no value, are refused before they are unfolded."""
+    column = Column(name="a", dtype="<i4", shape=(0,), coding="marks", width=1 << 40)
+    with pytest.raises(LogCorrupt, match="too many for this pool"):
+        check_size([column], 1 << 30, "here")
