@@ -16,8 +16,11 @@ COMPUTE_DTYPES = tuple(COMPUTE_FORMATS)
 SLOT_DTYPES = (torch.int32, torch.int64)
 
 
-def check_place(operation: str, arena: Tensor, target: KvTarget, layer: int) -> None:
+def check_place(operation: str, arena: Tensor, target: object, layer: int) -> None:
     """Raise `KernelError` unless the arena holds the target and the target has the layer."""
+    if not isinstance(target, KvTarget):
+        case = f"it is {type(target).__name__}"
+        refuse(operation, "target says where tokens lie", case, "pass layout.target(...)")
     check_tensor(operation, "arena", arena, dtype=torch.uint8, shape=(None,), contiguous=True)
     if arena.numel() < target.num_bytes:
         case = f"the arena has {arena.numel()} bytes"

@@ -19,8 +19,11 @@ def may_look(numbers: Tensor) -> bool:
     return numbers.device.type == "cpu" or not uses_triton(numbers)
 
 
-def check_arena(operation: str, arena: Tensor, planes: Planes) -> None:
+def check_arena(operation: str, arena: Tensor, planes: object) -> None:
     """The arena is one contiguous tensor of bytes that holds all of the planes."""
+    if not isinstance(planes, Planes):
+        case = f"it is {type(planes).__name__}"
+        refuse(operation, "planes say where pages lie", case, "pass what layout.planes(...) gives")
     check_tensor(operation, "arena", arena, dtype=torch.uint8, shape=(None,), contiguous=True)
     if arena.numel() < planes.num_bytes:
         refuse(

@@ -234,6 +234,15 @@ def test_an_arena_of_another_shape_is_refused():
             digest_pages(arena, SMALL, ids(1))
 
 
+@pytest.mark.parametrize("planes", [None, 18, (SMALL,)])
+def test_what_are_no_planes_is_refused(planes):
+    """Every operation on pages says what to pass for the planes."""
+    for operation in (copy_pages, gather_pages, scatter_pages, fill_pages, digest_pages):
+        arguments = () if operation is digest_pages else (ROWS,)
+        with pytest.raises(KernelError, match=r"planes say where pages lie.*layout\.planes"):
+            operation(BYTES.clone(), planes, ids(1), *arguments)
+
+
 def test_an_arena_may_begin_anywhere(seed):
     """A view into a larger buffer, at any byte, is an arena like any other."""
     planes = planes_of(32, 16)

@@ -174,3 +174,14 @@ def test_what_cannot_be_loaded_is_refused(given, message):
     asked = {"layer": 0, "slots": torch.tensor([1])} | given
     with pytest.raises(KernelError, match=message):
         load_kv(arena, target, **asked)
+
+
+@pytest.mark.parametrize("target", [None, 7, "layout"])
+def test_what_is_no_target_is_refused(target):
+    """Storing and loading say what to pass for the target."""
+    arena, right = arena_and_target(small())
+    k, v = tokens(right, 1)
+    with pytest.raises(KernelError, match=r"store_kv: target says where.*layout\.target"):
+        store_kv(arena, target, 0, k, v, torch.tensor([1]))
+    with pytest.raises(KernelError, match=r"load_kv: target says where.*layout\.target"):
+        load_kv(arena, target, 0, torch.tensor([1]))
