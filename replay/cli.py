@@ -11,14 +11,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
 from kvlife import __version__
 from kvlife.errors import InvariantViolation, KvLifeError
 from kvlife.replay.command_words import vet_words
-from kvlife.replay.output.quoting import printable
+from kvlife.replay.output.aside import say_aside, tell_nobody
 
 FINE = 0
 FOUND = 1
@@ -177,23 +176,14 @@ def _has_output() -> bool:
     A path may be no text, and an output may have no sign for what an id holds.
     """
     if sys.stderr is None:
-        _tell_nobody()
+        tell_nobody()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     return sys.stdout is not None
 
 
-def _tell_nobody() -> None:
-    sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # stays open
-
-
 def _complain(what: object, status: int) -> int:
-    # A message may quote what a log or a path holds.
-    message = "\n".join(map(printable, f"kvlife: {what}".split("\n")))
-    try:
-        print(message, file=sys.stderr)
-    except OSError:
-        _tell_nobody()  # the status says it; what is left of the message would change it at the end
+    say_aside(what)
     return status
 
 

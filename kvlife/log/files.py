@@ -50,6 +50,11 @@ def snapshot_path(run: Path, seq: int) -> Path:
     return run / f"{seq:020d}.snap"
 
 
+def is_run_name(name: str) -> bool:
+    """Whether a folder of this name is that of a run."""
+    return _RUN.match(name) is not None
+
+
 def list_runs(root: str | os.PathLike[str]) -> list[Path]:
     """The run directories in a log's root, the oldest first."""
     found = []

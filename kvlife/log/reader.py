@@ -21,11 +21,11 @@ from kvlife.log.files import (
     HEADER_NAME,
     SegmentFile,
     list_run,
-    list_runs,
     names_path,
     snapshot_path,
 )
 from kvlife.log.header import RunHeader, decode_header, read_header
+from kvlife.log.locate import locate_run
 from kvlife.log.names import LogStretch, read_names
 from kvlife.log.packed import PackNote, UnpackedRun, is_pack
 from kvlife.log.segment_file import SegmentHead, UnreadableHead, read_segment, read_segment_head
@@ -56,20 +56,15 @@ class Skipped:
 def open_run(path: str | os.PathLike[str], *, salvage: bool = False) -> LogRun:
     """Open a run directory, the newest run of a log's root, or a pack.
 
-    A run that another process is writing is read up to where it had come on opening. With
-    `salvage`, what cannot be read is skipped up to the next snapshot, and listed. Raises
-    `LogCorrupt`, `LogTruncated`, `LogVersionError`, or `LogError` where there is no run.
+    Newer runs without a header, of engines that were killed while they started, are left out, and
+    named in `left_out`. A run that another process is writing is read up to where it had come on
+    opening. With `salvage`, what cannot be read is skipped up to the next snapshot, and listed.
+    Raises `LogCorrupt`, `LogTruncated`, `LogVersionError`, or `LogError` where there is no run.
     """
-    run = Path(path)
-    if not (run / HEADER_NAME).exists() and not is_pack(run):
-        if not run.is_dir():
-            what = "is a file, and no pack" if run.exists() else "there is no such folder"
-            raise LogError(f"{run}: {what}: name a run's folder, the folder of the runs, or a pack")
-        found = list_runs(run)
-        if not found:
-            raise LogError(f"{run}: no run in it: name a run, or the folder of its runs")
-        run = found[-1]
-    return LogRun(run, salvage=salvage)
+    located = locate_run(Path(path))
+    run = LogRun(located.path, salvage=salvage)
+    run.left_out = located.left_out
+    return run
 
 
 class LogRun:
@@ -80,7 +75,7 @@ class LogRun:
     `snapshots`: the seqs of the states that lie in it. `unknown`: how many events of each unknown
     code were read so far. `skipped`: what salvage had to leave out so far. `live`: whether a writer
     is at work. `folder` is where its files lie: `path`, or what a pack was unpacked to, and `pack`
-    what a pack says of itself.
+    what a pack says of itself. `left_out`: newer runs of the folder, without a header.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, salvage: bool = False) -> None:
@@ -90,6 +85,7 @@ class LogRun:
             self._unpacked = UnpackedRun(self.path)
             self.folder, self.pack = self._unpacked.folder, self._unpacked.note
         self.salvage = salvage
+        self.left_out: tuple[Path, ...] = ()
         self.live = is_live(self.folder)
         content = read_header(self.folder / HEADER_NAME)
         self.header: RunHeader = decode_header(content, str(self.folder / HEADER_NAME))

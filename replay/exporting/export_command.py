@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 from cyclopts import Parameter
 
 from kvlife.errors import ConfigError
-from kvlife.log import LogRun, open_run
+from kvlife.log import LogRun
 from kvlife.replay.cli import FINE
 from kvlife.replay.exporting import Following, write_jsonl
 from kvlife.replay.exporting.chrome import ChromeSink
@@ -20,6 +20,7 @@ from kvlife.replay.exporting.tracks import Sink
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import AsJson, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.output_file import (
     new_file,
     new_folder,
@@ -64,7 +65,7 @@ def export(
     else:
         refuse_output(output, "file", source=log)
     begun = perf_counter()
-    run = open_run(log, salvage=salvage)
+    run = open_log(log, salvage=salvage)
     start, stop = _span(run, from_, until, replayed=to != "jsonl")
     told: dict[str, object] = {"log": str(run.path), "to": to, "output": str(output)}
     with progress_bar("exporting", max(stop - start, 1), quiet=json) as bar:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from kvlife.errors import ConfigError
-from kvlife.log import open_run
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.finding.bisect_report import Answer, answer_json, answer_lines
 from kvlife.replay.finding.bisection import Searcher
@@ -19,6 +18,7 @@ from kvlife.replay.finding.metrics import kinds_of_metrics
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import AsJson, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.progress import progress_bar
 
 _CONDITION = (
@@ -55,7 +55,7 @@ def bisect(
     broken), 1 the invariant is broken, 2 the log or the condition is unusable.
     """
     begun = perf_counter()
-    run = open_run(log, salvage=salvage)
+    run = open_log(log, salvage=salvage)
     invariant = invariant_named(condition.strip())
     wanted = None if invariant else parse_condition(condition, run.layout)
     timeline = Timeline(run)

@@ -16,6 +16,7 @@ from kvlife.replay.finding.differing import compare_runs
 from kvlife.replay.finding.sameness import ignored_named
 from kvlife.replay.options import AsJson, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import locate_log
 from kvlife.replay.output.progress import progress_bar
 
 
@@ -40,8 +41,9 @@ def diff(
         raise ConfigError(f"{first} is to be held against what? Name a second log")
     ignored = ignored_named(ignore)
     comparisons = []
+    begun = locate_log(first)
     for other in others:
-        left, right = (open_run(path, salvage=salvage) for path in (first, other))
+        left, right = (open_run(path, salvage=salvage) for path in (begun, locate_log(other)))
         total = max(left.next_seq - left.begins_at, right.next_seq - right.begins_at)
         with progress_bar("comparing", total, quiet=json) as bar:
             comparison = compare_runs(left, right, ignored, bar.advance)

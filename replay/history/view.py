@@ -9,8 +9,9 @@ import attrs
 from kvlife.errors import ConfigError, LogError
 from kvlife.events import Marked, Recorded, Violated
 from kvlife.ledger import Ledger
-from kvlife.log import LogRun, open_run
+from kvlife.log import LogRun
 from kvlife.replay.history.timeline import Timeline
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.replaying.known import known_states
 
@@ -81,7 +82,7 @@ def look(log: Path, at: int | None, *, salvage: bool = False) -> View:
     Raises `ConfigError` for a seq that the log does not have, `LogError` and `EventError` for a log
     that cannot be followed to it.
     """
-    run = open_run(log, salvage=salvage)
+    run = open_log(log, salvage=salvage)
     timeline = Timeline(run)
     if at is not None and not max(timeline.first_seq - 1, 0) <= at < run.next_seq:
         raise ConfigError(_out_of_reach(run, timeline, at))

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from kvlife.errors import ConfigError, KvLifeError
 from kvlife.events import Recorded, Resized
-from kvlife.log import LogRun, open_run
+from kvlife.log import LogRun
 from kvlife.replay.cli import FINE
 from kvlife.replay.history.selecting import Selection, Span, find_group, parse_kinds, refuse_page
 from kvlife.replay.history.timeline import Timeline
@@ -22,6 +22,7 @@ from kvlife.replay.options import LogPath, Salvage
 from kvlife.replay.output.event_json import event_json
 from kvlife.replay.output.event_words import HOST, words_of
 from kvlife.replay.output.moments import clock
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.quoting import printable
 from kvlife.replay.output.run_notes import run_notes
 
@@ -74,7 +75,7 @@ def log(
         raise ConfigError("--group says which page --page means: give both, or neither")
     if options.host and (options.page is None or options.group is not None):
         raise ConfigError("--host says that --page is one of the host's: give both, and no --group")
-    run = open_run(log, salvage=options.salvage)
+    run = open_log(log, salvage=options.salvage)
     selected = islice(_selected(run, options), options.limit)
     num_shown = 0
     try:

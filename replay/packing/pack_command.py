@@ -19,6 +19,7 @@ from kvlife.replay.cli import FINE
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import AsJson, LogPath
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.output_file import new_file, refuse_output
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.output.run_notes import run_notes
@@ -65,7 +66,7 @@ def pack(
     2 the log is unusable.
     """
     refuse_output(output, "pack", source=log)
-    run = open_run(log, salvage=salvage)
+    run = open_log(log, salvage=salvage)
     span = _span(run, around, to)
     note = PackNote(around=span.around, stop=span.stop, redacted=redact or _is_redacted(run))
     with new_file(output) as file:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from kvlife.log import open_run
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.history.chain import explain
 from kvlife.replay.history.next_commands import next_commands
 from kvlife.replay.options import AsJson, Check, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.replaying.outcome import Outcome
 from kvlife.replay.replaying.report import as_json, report_lines
@@ -54,7 +54,7 @@ def replay(
         salvage=salvage,
     )
     begun = perf_counter()
-    run = open_run(log, salvage=salvage)
+    run = open_log(log, salvage=salvage)
     with progress_bar("replaying", run.next_seq - run.begins_at, quiet=json) as bar:
         outcome = replay_run(run, settings, bar.advance)
     seconds = perf_counter() - begun

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from kvlife.log import open_run
 from kvlife.replay.cli import FINE, FOUND
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import AsJson, Check, LogPath, Salvage
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.output_file import new_file, refuse_output
 from kvlife.replay.output.progress import progress_bar
 from kvlife.replay.replaying.outcome import Outcome
@@ -42,7 +42,7 @@ def report(
     """
     refuse_output(output, "HTML file", source=log)
     begun = perf_counter()
-    run = open_run(log, salvage=salvage)
+    run = open_log(log, salvage=salvage)
     went_on = Timeline(run).violated is None
     settings = Settings(level=check, collect=went_on, salvage=salvage)
     watcher = Watcher(axis_of(run, whole(run, None, None).start, axis), run.layout)

@@ -12,11 +12,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from kvlife.errors import ConfigError, InvariantViolation
-from kvlife.log import open_run
 from kvlife.replay.cli import FINE, INTERRUPTED
 from kvlife.replay.history.timeline import Timeline
 from kvlife.replay.options import AsJson, LogPath
 from kvlife.replay.output.columns import print_lines
+from kvlife.replay.output.opening import open_log
 from kvlife.replay.output.output_file import new_file, refuse_log, refuse_new_file
 from kvlife.replay.output.progress import Bar, progress_bar
 from kvlife.replay.shrinking import (
@@ -71,7 +71,7 @@ def shrink(
         raise ConfigError(f"--seconds must be above 0, got {seconds}")
     begun = perf_counter()
     is_over = _deadline(seconds)
-    timeline = Timeline(open_run(log))
+    timeline = Timeline(open_log(log))
     with progress_bar("reading", timeline.last_seq - timeline.first_seq, quiet=json) as bar:
         culprit, program = _sliced(timeline, invariant, bar)
     with progress_bar("shrinking", len(program.pieces) + 1, quiet=json) as bar:

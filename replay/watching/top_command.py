@@ -22,8 +22,10 @@ from kvlife.errors import ConfigError, KvLifeError, LogError
 from kvlife.log import runs
 from kvlife.log.claim import is_live
 from kvlife.log.files import HEADER_NAME
+from kvlife.log.locate import locate_run
 from kvlife.log.packed import is_pack
 from kvlife.replay.cli import FINE, FOUND, UNUSABLE
+from kvlife.replay.output.opening import locate_log
 from kvlife.replay.watching.top_frame import frame
 from kvlife.replay.watching.top_run import Sight, WatchedRun
 
@@ -56,6 +58,7 @@ def top(
     console = Console(highlight=False)
     view = TopView(log, check)
     if once or not (console.is_terminal or json):
+        locate_log(log)
         sights = view.look(_FOREVER)
         _show_once(console, sights, json=json)
     elif json:
@@ -91,7 +94,9 @@ class TopView:
         shown = [run for path in paths if (run := self._run(path)) is not None]
         self._watched = {path: run for path, run in self._watched.items() if path in paths}
         if not shown and seconds == _FOREVER:
-            raise LogError(f"{self.path}: no run in it: name a run, or the folder of its runs")
+            # Says why, where there is none.
+            located = locate_run(self.path)
+            raise LogError(f"{located.path}: it is only being made: look again")
         for run in shown:
             run.read_on(until, self._clock)
         return [run.sight() for run in shown]

@@ -43,6 +43,76 @@ def test_a_run_without_its_header(tmp_path, capsys):
     assert "header.json" in refused(capsys, tmp_path)
 
 
+COMMANDS = (
+    ["replay"],
+    ["replay", "--jobs", "2"],
+    ["inspect"],
+    ["log"],
+    ["page", "1"],
+    ["request", "r1"],
+    ["leaks"],
+    ["why", "reset"],
+    ["bisect", "rows_held > 0"],
+    ["top", "--once"],
+    ["report", "-o", "OUT"],
+    ["export", "--to", "jsonl", "-o", "OUT"],
+    ["pack", "-o", "OUT"],
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_run_that_never_began_is_passed_over(tmp_path, capsys, words):
+    """An engine killed before its header stands leaves a folder: the run before it is opened."""
+    root = tmp_path / "root"
+    made.observe(root, [made.life_of("r1", 1, [1, 2])])
+    (root / "run-000002").mkdir()
+    command, *rest = [str(tmp_path / word) if word == "OUT" else word for word in words]
+    status, out, err = made.ran(capsys, command, root, *rest)
+    assert status == 0
+    assert err == (
+        f"kvlife: {root}/run-000002 has no header.json (its engine was killed while it started, or"
+        f" is starting) and was left out: this is {root}/run-000001\n"
+    )
+    assert out
+    assert open_run(root).left_out == (root / "run-000002",)
+
+
+def test_a_difference_passes_over_runs_that_never_began(tmp_path, capsys):
+    """Both sides of a comparison are the newest runs that have a header."""
+    for side in ("a", "b"):
+        made.observe(tmp_path / side, [made.life_of("r1", 1, [1, 2])])
+    (tmp_path / "b" / "run-000002").mkdir()
+    status, _, err = made.ran(capsys, "diff", tmp_path / "a", tmp_path / "b")
+    assert status == 0
+    assert err.count("\n") == 1
+    assert err.startswith(f"kvlife: {tmp_path}/b/run-000002 has no header.json ")
+
+
+def test_shrink_passes_over_a_run_that_never_began(tmp_path, capsys):
+    """The run that is made small is the newest that has a header."""
+    facts = made.life_of("r1", 1, [1, 2])
+    made.observe(tmp_path / "root", [[*facts, facts[-1]]])
+    (tmp_path / "root" / "run-000002").mkdir()
+    status, out, err = made.ran(capsys, "shrink", tmp_path / "root", "-o", tmp_path / "small")
+    assert (status, err.count("\n")) == (0, 1)
+    assert "run-000001" in out
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_run_that_began(tmp_path, capsys, words):
+    """Where no run has a header, or the one that is named has none, that is said."""
+    (tmp_path / "run-000001").mkdir()
+    command, *rest = [str(tmp_path / word) if word == "OUT" else word for word in words]
+    for path, said in (
+        (tmp_path, "none of its runs has a header.json: "),
+        (tmp_path / "run-000001", "no header.json in it: "),
+    ):
+        status, out, err = made.ran(capsys, command, path, *rest)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"kvlife: {path}: {said}")
+        assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"{}", b'{"format_version": 1}'])
 def test_a_header_that_is_none(tmp_path, capsys, content):
     """What is no header of this format is refused as such."""
