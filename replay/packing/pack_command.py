@@ -26,6 +26,10 @@ from kvlife.replay.output.run_notes import run_notes
 from kvlife.replay.packing.redacting import redacted
 from kvlife.replay.replaying.known import known_states
 
+# How often a run is begun anew whose writer removes what is being packed, and once more.
+_TRIES = 5
+_ANEW = "the run's writer removed what was being packed, and so it was begun anew ({} of {})"
+
 
 @attrs.frozen(kw_only=True)
 class Span:
@@ -67,16 +71,42 @@ def pack(
     """
     refuse_output(output, "pack", source=log)
     run = open_log(log, salvage=salvage)
-    span = _span(run, around, to)
+    for tries in range(_TRIES):
+        span = _span(run, around, to)
+        try:
+            packed, num_bytes = _write(run, span, output, redact=redact, quiet=json)
+            break
+        except (LogError, FileNotFoundError) as error:
+            now = open_run(run.path, salvage=salvage)
+            if not _has_lost(run, now):
+                raise
+            if tries + 1 == _TRIES:
+                raise LogError(
+                    f"{run.path}: its writer removed what was being packed, {_TRIES} times:"
+                    " pack its end, without --around, or let it keep more"
+                ) from error
+            run = now
+    notes = [*([_ANEW.format(tries, _TRIES - 1)] if tries else []), *span.notes, *run_notes(run)]
+    _tell(output, run, packed, span, num_bytes, notes, json=json)
+    return FINE
+
+
+def _write(
+    run: LogRun, span: Span, output: Path, *, redact: bool, quiet: bool
+) -> tuple[LogRun, int]:
+    """The pack, opened, and its bytes."""
     note = PackNote(around=span.around, stop=span.stop, redacted=redact or _is_redacted(run))
     with new_file(output) as file:
-        with _members(run, span, redact=redact, quiet=json) as members:
+        with _members(run, span, redact=redact, quiet=quiet) as members:
             num_bytes = write_pack(file, note, members)
         file.flush()
         # What cannot be opened here cannot be opened there.
-        packed = open_run(file.name, salvage=salvage)
-    _tell(output, run, packed, span, num_bytes, json=json)
-    return FINE
+        return open_run(file.name, salvage=run.salvage), num_bytes
+
+
+def _has_lost(run: LogRun, now: LogRun) -> bool:
+    """Whether files that a run had have been removed since then, by the retention of its writer."""
+    return now.begins_at > run.begins_at or not set(run.snapshots) <= set(now.snapshots)
 
 
 def _is_redacted(run: LogRun) -> bool:
@@ -142,9 +172,15 @@ def _start(run: LogRun, around: int) -> tuple[int, list[str]]:
 
 
 def _tell(
-    output: Path, run: LogRun, packed: LogRun, span: Span, num_bytes: int, *, json: bool
+    output: Path,
+    run: LogRun,
+    packed: LogRun,
+    span: Span,
+    num_bytes: int,
+    notes: list[str],
+    *,
+    json: bool,
 ) -> None:
-    notes = [*span.notes, *run_notes(run)]
     told = {
         "log": str(run.path),
         "pack": str(output),

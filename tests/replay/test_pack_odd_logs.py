@@ -1,5 +1,6 @@
 """`kvlife pack` of logs that are live, killed, cut, damaged, shortened, newer, or empty."""
 
+import pytest
 from pack_runs import events_of, packed, whispering_run
 from recorded_runs import (
     CONFIG,
@@ -11,6 +12,7 @@ from recorded_runs import (
     observe,
     ran,
     released,
+    write_snapshot,
 )
 
 from kvlife import LogWriter
@@ -19,6 +21,8 @@ from kvlife.events import (
     Marked,
 )
 from kvlife.log import Retention, RunHeader, open_run
+from kvlife.replay.output.output_file import new_file
+from kvlife.replay.packing import pack_command
 
 
 def test_pack_of_a_run_that_is_being_written(tmp_path, capsys):
@@ -114,6 +118,83 @@ def test_pack_of_a_log_whose_beginning_is_gone(tmp_path, capsys):
     status, _, err = ran(capsys, "pack", tmp_path / "log", "-o", tmp_path / "q", "--around", 5)
     assert status == 2
     assert f"is gone: the log's states begin at seq {begins}" in err
+
+
+@pytest.fixture(params=[{"keep_bytes": 1 << 17}, {"ring_bytes": 1 << 17}], ids=["last", "ring"])
+def forgetting(tmp_path, request):
+    """The folder of a live run that keeps its end alone, and what makes all go that it has."""
+    log = LogWriter(tmp_path / "log", retention=Retention(**request.param), compress=False)
+    observer = observe(tmp_path / "log", [life_of("r1", 1, [1, 2])], writer=log, close=False)
+
+    def go_on():
+        before = open_run(tmp_path / "log").next_seq
+        while open_run(tmp_path / "log").begins_at < before:
+            for _ in range(40):
+                observer.observe(Marked("x" * 900, idle=False))
+            write_snapshot(observer)
+
+    go_on()
+    yield tmp_path / "log", go_on
+    observer.close()
+
+
+def files_that_go(monkeypatch, go_on, times):
+    """Let a pack find, so many times, that what it was about to read has gone."""
+    begun = []
+
+    def late(output):
+        begun.append(output)
+        if len(begun) <= times:
+            go_on()
+        return new_file(output)
+
+    monkeypatch.setattr(pack_command, "new_file", late)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--redact"]])
+@pytest.mark.parametrize("times", [1, 4])
+def test_what_goes_while_it_is_packed(forgetting, tmp_path, capsys, monkeypatch, arguments, times):
+    """Where the writer removes what is being packed, that is begun anew, and said."""
+    log, go_on = forgetting
+    files_that_go(monkeypatch, go_on, times)
+    status, told = answered(capsys, "pack", log, "-o", tmp_path / "p", *arguments)
+    assert status == 0
+    anew = [note for note in told["notes"] if "the run's writer removed" in note]
+    assert anew == [
+        f"the run's writer removed what was being packed, and so it was begun anew ({times} of 4)"
+    ]
+    run = open_run(log)
+    assert (told["next_seq"], told["around"]) == (run.next_seq, run.next_seq - 1)
+    assert ran(capsys, "replay", tmp_path / "p")[0] == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["--redact"]])
+def test_a_log_that_goes_faster_than_it_is_packed(
+    forgetting, tmp_path, capsys, monkeypatch, arguments
+):
+    """After a few tries it is said that the writer removes what is packed, and nothing is left."""
+    log, go_on = forgetting
+    files_that_go(monkeypatch, go_on, 5)
+    status, out, err = ran(capsys, "pack", log, "-o", tmp_path / "p", *arguments)
+    assert (status, out) == (2, "")
+    assert err == (
+        f"kvlife: {log}/run-000001: its writer removed what was being packed, 5 times: pack its"
+        " end, without --around, or let it keep more\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_an_event_that_goes_while_it_is_packed(forgetting, tmp_path, capsys, monkeypatch):
+    """Where the event that was asked for is gone by then, that is what is said."""
+    log, go_on = forgetting
+    files_that_go(monkeypatch, go_on, 1)
+    around = open_run(log).next_seq - 1
+    status, _, err = ran(capsys, "pack", log, "-o", tmp_path / "p", "--around", around)
+    assert status == 2
+    begins_at = open_run(log).begins_at
+    assert err == (
+        f"kvlife: --around {around} is gone: the log's states begin at seq {begins_at}\n"
+    )
 
 
 def test_unknown_kinds_are_packed_and_not_redacted(tmp_path, capsys, monkeypatch):
