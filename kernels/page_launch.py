@@ -9,14 +9,13 @@ from torch import Tensor
 
 from kvlife.kernels.checking import refuse
 from kvlife.kernels.dispatch import run_kernel
-from kvlife.kernels.page_tiles import PageTiles, moving_tiles, shared_word
+from kvlife.kernels.page_tiles import PageTiles
 from kvlife.kernels.planes import Planes
 from kvlife.kernels.violations import Violations
 
 MAX_PROGRAMS = 2**31 - 1
 # Arguments whose values change from call to call: a kernel is not compiled anew for each kind.
 CHANGING = ["num_pages", "num_tiles", "blocks", "capacity", "seq", "group"]
-CHANGING_STAGING = ["pages_stride", "rows_stride", "num_rows", "row_words", *CHANGING]
 
 _ELEMENTS = {1: tl.uint8, 2: tl.uint16, 4: tl.uint32, 8: tl.uint64, 16: tl.uint64}
 
@@ -62,39 +61,4 @@ def launch_on_pages(
         COLS=tiles.cols,
         num_warps=num_warps,
         **constexprs,
-    )
-
-
-def launch_with_staging(
-    kernel: Any,  # Any: triton has no types
-    arena: Tensor,
-    planes: Planes,
-    pages: Tensor,
-    staging: Tensor,
-    rows: Tensor | None,
-    violations: Violations | None,
-    *,
-    seq: int,
-    group: int,
-) -> None:
-    """Launch one of the two kernels over all tiles of all pages."""
-    word_bytes = shared_word(planes, arena, staging)
-    launch_on_pages(
-        kernel,
-        (
-            arena,
-            pages,
-            pages.stride(0),
-            staging,
-            rows,
-            0 if rows is None else rows.stride(0),
-            staging.shape[0],
-            staging.stride(0) // word_bytes,
-        ),
-        pages.numel(),
-        planes,
-        moving_tiles(planes, word_bytes, arena.device),
-        violations=violations,
-        seq=seq,
-        group=group,
     )

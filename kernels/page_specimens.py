@@ -20,6 +20,17 @@ _TAIL = {
     "seq": "i64",
     "group": "i32",
 }
+# The own arguments of what moves pages to staging and back.
+STAGED = {
+    "arena": "*u8",
+    "pages": "*i32",
+    "pages_stride": "i32",
+    "staging": "*u8",
+    "rows": "*i32",
+    "rows_stride": "i32",
+    "num_rows": "i32",
+    "row_words": "i64",
+}
 _SILENT: Mapping[str, object] = {"count": None, "entries": None}
 
 
@@ -30,11 +41,13 @@ def page_specimens(
     absent: Mapping[str, object] | None = None,
     parts: bool = False,
     ways: tuple[str, ...] = ("load", "store"),
+    **constexprs: object,
 ) -> tuple[Specimen, ...]:
     """Words of 16, 8 and 1 bytes, wide and narrow tiles, with and without a buffer to report to.
 
     `own` is the signature of the kernel's own arguments; those in `absent` are None in one of the
-    specimens. With `parts` the kernel puts words of 8 bytes together.
+    specimens. With `parts` the kernel puts words of 8 bytes together. `constexprs` are the kernel's
+    own.
     """
     shapes = [
         (16, 1, 2048, {}),
@@ -44,7 +57,7 @@ def page_specimens(
         (1, 1, 2048, {}),
     ]
     return tuple(
-        _specimen(kernel, own, word_bytes, rows, cols, nothing, parts=parts, ways=ways)
+        _specimen(kernel, own, word_bytes, rows, cols, nothing, constexprs, parts=parts, ways=ways)
         for word_bytes, rows, cols, nothing in shapes
     )
 
@@ -56,6 +69,7 @@ def _specimen(
     rows: int,
     cols: int,
     nothing: Mapping[str, object],
+    constexprs: Mapping[str, object],
     *,
     parts: bool,
     ways: tuple[str, ...],
@@ -69,7 +83,7 @@ def _specimen(
         name=f"words of {word_bytes}, {rows} x {cols}{', silent' if nothing else ''}",
         kernel=kernel,
         signature=types,
-        constexprs={**nothing, **shape},
+        constexprs={**nothing, **constexprs, **shape},
         aligned=tuple(name for name, kind in types.items() if kind.startswith("*")),
         widest=16 if word_bytes == 16 else None,
         ways=ways,

@@ -48,25 +48,3 @@ def report_outside(count, entries, capacity, group, seq, page, where, amiss):
     """Report that a page, or the row for it, lies outside, where there is a buffer to report to."""
     if count is not None:
         report_page(count, entries, capacity, group, seq, OUTSIDE, page, where, amiss)
-
-
-@triton.jit
-def both_ends(
-    arena, pages, pages_stride, staging, rows, rows_stride, num_rows, row_words,
-    num_pages, table, num_tiles, blocks, count, entries, capacity, seq, group,
-    ELEMENT: tl.constexpr, WORD: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Where a program's words lie in the arena and in staging, and which of them it moves."""
-    entry = (tl.program_id(0) // blocks).to(tl.int64)
-    block = tl.program_id(0) % blocks
-    page = tl.load(pages + entry * pages_stride).to(tl.int64)
-    row = entry
-    if rows is not None:
-        row = tl.load(rows + entry * rows_stride).to(tl.int64)
-    outside = (page < 0) | (page >= num_pages) | (row < 0) | (row >= num_rows)
-    start, stride, place, size, lanes = tiles_at(table, num_tiles, block, ROWS, COLS)
-    mask = (lanes < size * WORD) & ((outside == 0) & (page > 0))
-    inner = arena.to(tl.pointer_type(ELEMENT)) + lanes + (start + page * stride) * WORD
-    outer = staging.to(tl.pointer_type(ELEMENT)) + lanes + (row * row_words + place) * WORD
-    report_outside(count, entries, capacity, group, seq, page, entry, (block == 0) & outside)
-    return inner, outer, mask

@@ -1,60 +1,7 @@
 """`gather_pages` in Triton."""
 
-import triton
-import triton.language as tl
-from torch import Tensor
+from functools import partial
 
-from kvlife.kernels.page_launch import CHANGING_STAGING, launch_with_staging
-from kvlife.kernels.page_tiles_kernel import both_ends
-from kvlife.kernels.planes import Planes
-from kvlife.kernels.violations import Violations
+from kvlife.kernels.staging_kernel import move_staged
 
-
-@triton.jit(do_not_specialize=CHANGING_STAGING)
-def gather_pages_kernel(
-    arena,
-    pages,
-    pages_stride,
-    staging,
-    rows,
-    rows_stride,
-    num_rows,
-    row_words,
-    num_pages,
-    table,
-    num_tiles,
-    blocks,
-    count,
-    entries,
-    capacity,
-    seq,
-    group,
-    ELEMENT: tl.constexpr,
-    WORD: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLS: tl.constexpr,
-):
-    """One program: a block of tiles of one page. Without `count` nothing is reported."""
-    inner, outer, mask = both_ends(
-        arena, pages, pages_stride, staging, rows, rows_stride, num_rows, row_words,
-        num_pages, table, num_tiles, blocks, count, entries, capacity, seq, group,
-        ELEMENT, WORD, ROWS, COLS,
-    )  # fmt: skip
-    tl.store(outer, tl.load(inner, mask=mask), mask=mask)
-
-
-def gather_pages_triton(
-    arena: Tensor,
-    planes: Planes,
-    pages: Tensor,
-    staging: Tensor,
-    rows: Tensor | None,
-    violations: Violations | None,
-    *,
-    seq: int,
-    group: int,
-) -> None:
-    """Copy pages into rows of staging as the contract says, in one launch."""
-    launch_with_staging(
-        gather_pages_kernel, arena, planes, pages, staging, rows, violations, seq=seq, group=group
-    )
+gather_pages_triton = partial(move_staged, gather=True)
