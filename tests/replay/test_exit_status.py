@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from kvlife.errors import ConfigError, InvariantViolation, LogTruncated
 from kvlife.replay import cli
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def command_that(outcome):
@@ -80,6 +83,25 @@ def test_an_unknown_command_is_2(capsys):
 def test_an_interrupt_is_130(run_with):
     """Ctrl-C ends with 130, as shells expect."""
     assert run_with(KeyboardInterrupt()) == 130
+
+
+def test_an_interrupt_while_it_loads_is_130(tmp_path):
+    """Ctrl-C before the command line is there ends with 130 too, in silence."""
+    interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nclass App: pass"
+    (tmp_path / "cyclopts.py").write_text(interrupt)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["kvlife"].partition(":")
+    script = f"import sys; from {module} import {function}; sys.exit({function}())"
+    for start in (["-m", "kvlife.replay"], ["-c", script]):
+        done = subprocess.run(
+            [sys.executable, *start, "--help"],
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_a_bug_keeps_its_traceback(run_with):
