@@ -136,8 +136,7 @@ def present_life(
 ) -> PageLife:
     """The present life of a page in the state `ledger`, or its last one where it is FREE.
 
-    Its beginning and what happened last are read, with what else happened near them; what lies
-    between may be left unread.
+    Its beginning and what happened last are read; what lies between may be left unread.
     """
     reader = _Reader(timeline, space_idx, page, advance)
     passages = passages_of(timeline, ledger.next_seq)
@@ -159,8 +158,9 @@ def present_life(
             if place + 1 < ends:
                 unread.append((passages[place].stop, passages[ends].start))
             touches = earlier + touches
+    begins = 0 if origin is None else touches.index(origin)
     return PageLife(
-        touches=tuple(touches),
+        touches=tuple(touches[begins:]),
         origin=origin,
         unread=tuple(unread),
         troubles=tuple(reader.troubles),

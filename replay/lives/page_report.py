@@ -47,15 +47,14 @@ def page_lines(
         yield "", ""
     lines = aligned(cells, "rrrll")
     hole = f"{counted(num_hidden, 'touch', 'touches')} left out: use --all"
-    unread = [
-        f"seqs {start:,} to {stop - 1:,} were not read, and may tell more: use --all"
-        for start, stop in life.unread
-    ]
     behind = next((idx + 1 for idx, touch in enumerate(shown) if touch is life.origin), 0)
-    for idx, line in enumerate(lines):
-        if idx == behind:
-            yield from (("dim", f"  ...  {text}") for text in [*unread, *[hole] * (num_hidden > 0)])
+    seq = 0
+    for idx, (touch, line) in enumerate(zip(shown, lines, strict=True)):
+        yield from (("dim", f"  ...  {text}") for text in _unread(life, seq, touch.seq))
+        if idx == behind and num_hidden:
+            yield "dim", f"  ...  {hole}"
         yield "", line
+        seq = touch.seq
     refused = _refused(view, group, page)
     if refused is not None:
         yield "red", refused.line
@@ -63,6 +62,12 @@ def page_lines(
         yield from noted("yellow", "not read: ", trouble)
     for note in view.notes:
         yield from noted("yellow", "note: ", note)
+
+
+def _unread(life: PageLife, start: int, stop: int) -> Iterator[str]:
+    for first, end in life.unread:
+        if start < first <= stop:
+            yield f"seqs {first:,} to {end - 1:,} were not read, and may tell more: use --all"
 
 
 def _place(view: View, asked: GroupLayout | None, now: PageNow) -> str:

@@ -83,6 +83,15 @@ def test_a_free_page_tells_its_last_life(run, capsys):
     assert (status, seen["since"], told(seen)) == (0, None, [(23, "Allocated"), (25, "Retracted")])
 
 
+def test_an_earlier_life_is_told_where_all_are_asked_for(tmp_path, capsys):
+    """Page 1 is taken at seq 1 by r1 and given back at seq 3; r2 has it from seq 5 to seq 7."""
+    made.observe(tmp_path, [made.life_of("r1", 1, [1, 2]), made.life_of("r2", 2, [1, 2])])
+    lives = [(1, "Allocated"), (3, "Released"), (5, "Allocated"), (7, "Released")]
+    for at, present in ((7, lives[2:]), (6, lives[2:3]), (4, lives[:2])):
+        assert told(made.answered(capsys, "page", tmp_path, 1, "--at", at)[1]) == present
+    assert told(made.answered(capsys, "page", tmp_path, 1, "--all")[1]) == lives
+
+
 def test_a_page_that_never_was_in_use_says_so(run, capsys):
     """No event takes page 20."""
     assert first_line(capsys, run, 20) == (
@@ -174,6 +183,12 @@ def test_a_long_life_is_told_from_both_ends(tmp_path, capsys):
     _, out, _ = made.ran(capsys, "page", tmp_path, 1)
     assert "seqs 5 to 24 were not read, and may tell more: use --all" in out
     assert made.answered(capsys, "page", tmp_path, 1, "--all")[1]["unread"] == []
+    # What was not read stands where it lies.
+    starts = [line.split()[:2] for line in out.splitlines()[2:]]
+    assert starts == [["1", "step"], ["3", "step"], ["4", "step"], ["...", "seqs"], ["25", "step"]]
+    _, out, _ = made.ran(capsys, "page", tmp_path, 1, "--limit", 2)
+    starts = [line.split()[:2] for line in out.splitlines()[2:]]
+    assert starts == [["1", "step"], ["...", "seqs"], ["...", "2"], ["25", "step"]]
 
 
 def test_a_hit_names_the_request_that_it_is_of(tmp_path, capsys):
