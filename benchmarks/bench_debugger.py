@@ -83,6 +83,12 @@ def bench_command(name, folder, subjects):
     return report(f"{name}: MB", memories, MEMORY_BAR_MB) and met
 
 
+def rid_after(run, seq):
+    """The request that the next event about one request names."""
+    rids = (getattr(item.event, "rid", None) for item in run.events(int(seq)))
+    return next(rid for rid in rids if rid)
+
+
 def main():
     """Print the figures; exit 1 if a bar is not met."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
@@ -95,11 +101,7 @@ def main():
     rng = np.random.default_rng(1)
     run = open_run(folder)
     pages = rng.integers(1, run.layout.spaces[0].num_pages, options.rounds).tolist()
-    last = int(1e9)
-    for item in run.events(run.next_seq - 2000):
-        rid = getattr(item.event, "rid", None)
-        last = int(rid[1:]) if rid else last
-    requests = [f"r{number}" for number in rng.integers(0, last - 1000, options.rounds).tolist()]
+    requests = [rid_after(run, seq) for seq in rng.integers(0, run.next_seq - 2000, options.rounds)]
     met = [
         bench_states(folder, rng, options.rounds),
         bench_command("page", folder, pages),
