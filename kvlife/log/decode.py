@@ -28,6 +28,7 @@ from kvlife.log.wire import GROUP, LAST_EVENT_CODE, NUM_SLOTS, ONES
 _ALLOCATED = (Allocated.CODE, 1)
 _COMMITTED = (Committed.CODE, 1)
 _ALL_PAGES = 1 << 31
+_MAX_VARINT_BYTES = 10
 
 
 class UnknownEvent:
@@ -161,15 +162,10 @@ class Decoder:
     # The hot events. None means that the general way must be taken.
 
     def _allocated(self, content: bytes, pos: int, end: int) -> Allocated | None:
-        ref = content[pos]
-        if (
-            end - pos < 4
-            or not 0 < ref <= NUM_SLOTS
-            or content[pos + 1] != ONES
-            or content[end - 1]
-        ):
+        if end - pos < 4 or content[pos + 1] != ONES or content[end - 1]:
             return None
-        batch = self._slots[ref - 1]
+        ref = content[pos]
+        batch = self._slots[ref - 1] if 0 < ref <= NUM_SLOTS else None
         last = batch.trails.get(_ALLOCATED) if batch is not None else None
         if batch is None or last is None:
             return None
@@ -184,9 +180,9 @@ class Decoder:
                 continue
             if num > 0x7F:
                 num, pos = num & 0x7F | content[pos] << 7, pos + 1
+                if not 1 << 7 <= num < 1 << 14:
+                    return None
             width = content[pos]
-            if num >= 1 << 14:
-                return None
             # A width that can name no page out of range needs no look at the values.
             if 1 <= width <= 2 and pos + 1 + num * width < end:
                 listed = from_planes(content, pos + 1, num, width)
@@ -361,6 +357,8 @@ def _in_range(pages: I32, num_pages: int) -> bool:
 
 def _sole_varint(content: bytes, pos: int, end: int) -> int | None:
     """The number below 2^63 that the bytes from `pos` to `end` write; None where they do not."""
+    if end - pos > _MAX_VARINT_BYTES:
+        return None
     value = shift = 0
     while pos < end:
         byte = content[pos]

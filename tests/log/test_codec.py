@@ -220,3 +220,51 @@ def test_few_bytes_cannot_stand_for_much():
     body = b"\xff\x7f" + run * 0x3FFF
     with pytest.raises(BadBytes, match="stands for more"):
         Decoder(LAYOUT).group(GROUP, body, 0, len(body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        (3, "", "in the middle of a field"),
+        (3, "0121", "in the middle of a field"),
+        # No pages, in the fewest bytes and in more: what follows is the next field.
+        (3, "0121" + "00" + "00" + "00", ""),
+        (3, "0121" + "8000" + "00" + "00", ""),
+        (3, "0121" + "00" + "8000" + "00", ""),
+        (3, "0121" + "800001" + "00" + "00", "under the tag 0x0"),
+        (3, "0121" + "800002" + "8000", "under the tag 0x80"),
+        (3, "0121" + "00" + "8000", "in the middle of a field"),
+        # Step 1 in one byte, in ten, and in eleven, which no number has.
+        (14, "01" + "01", ""),
+        (14, "81" + 8 * "80" + "00" + "01", ""),
+        (14, "81" + 9 * "80" + "00" + "01", "more than 64 bits"),
+        (15, "81" + 9 * "80" + "00" + "00000000", "more than 64 bits"),
+    ],
+)
+def test_the_quick_way_reads_what_the_general_way_reads(kind, body, reason):
+    """A hot event of a batch, written as no writer does: read by its fields alone, or refused."""
+    decoder = Decoder(LAYOUT)
+    decoder.define(bytes.fromhex("0005010102030508"), 0, 8)
+    decoder.group(3, bytes.fromhex("012022000102040100" + "00"), 0, 10)
+    content = bytes.fromhex(body)
+    if reason:
+        with pytest.raises(BadBytes, match=reason):
+            decoder.group(kind, bytes(68) + content, 68, 68 + len(content))
+        return
+    (event,) = decoder.group(kind, bytes(68) + content, 68, 68 + len(content))
+    assert event.rows.tolist() == [1, 2, 3, 5, 8]
+    if kind == 3:
+        assert [pages.tolist() for pages in event.pages] == [[], []]
+        assert event.allocated_len.tolist() == [18] * 5
+    else:
+        assert event.step == 1
+
+
+@pytest.mark.parametrize(("kind", "tail"), [(14, b"\x01"), (15, bytes(4))])
+def test_a_number_of_millions_of_bytes_takes_no_time(kind, tail):
+    """A step that goes on and on is refused at its eleventh byte, not after hours."""
+    decoder = Decoder(LAYOUT)
+    decoder.define(bytes.fromhex("0005010102030508"), 0, 8)
+    content = bytes(68) + b"\xff" * (4 << 20) + tail
+    with pytest.raises(BadBytes, match="more than 64 bits"):
+        decoder.group(kind, content, 68, len(content))
