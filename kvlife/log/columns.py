@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -14,6 +14,11 @@ from kvlife.errors import LogCorrupt
 AnyArray = npt.NDArray[Any]  # Any: a state has arrays of several dtypes
 U8 = npt.NDArray[np.uint8]
 Coding = Literal["plain", "planes", "marks"]
+
+# What a file may say; numpy takes a type's name for more than that, and evaluates it.
+_Type = Annotated[str, msgspec.Meta(pattern=r"^[<>|][biuf][0-9]{1,2}\Z")]
+_Extent = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Shape = Annotated[tuple[_Extent, ...], msgspec.Meta(max_length=32)]
 
 # Values that are coded together; each block but a column's last has as many.
 BLOCK = 1 << 15
@@ -30,11 +35,11 @@ class Column(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """
 
     name: str
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: _Type
+    shape: _Shape
     coding: Coding = "plain"
     base: int = 0
-    width: int = 0
+    width: _Extent = 0
 
     @property
     def num_values(self) -> int:
@@ -118,6 +123,9 @@ def read_column(column: Column, raw: bytes, pos: int) -> AnyArray:
         return np.frombuffer(raw, dtype, num, pos).reshape(column.shape)
     if dtype.kind not in "iu" or column.width < 0:
         raise ValueError(f"{column.coding} of {column.dtype} and {column.width} bits")
+    most_bits = np.iinfo(dtype).max + 1 if column.coding == "marks" else 8 * dtype.itemsize
+    if column.width > most_bits:
+        raise ValueError(f"{column.width} bits for {column.dtype}")
     if column.coding == "marks":
         marks = np.frombuffer(raw, np.uint8, column.num_bytes, pos)
         bits = np.unpackbits(marks, bitorder="little")
@@ -127,8 +135,6 @@ def read_column(column: Column, raw: bytes, pos: int) -> AnyArray:
             raise ValueError(f"{num_marks} marks for {num} values")
         values = np.flatnonzero(bits)
         return values.astype(dtype).reshape(column.shape)
-    if column.width > 8 * dtype.itemsize:
-        raise ValueError(f"{column.width} bits for {column.dtype}")
     unsigned = np.zeros(num, f"<u{dtype.itemsize}")
     by_value = unsigned.view(np.uint8).reshape(num, dtype.itemsize)
     for start in range(0, num, BLOCK):
@@ -152,14 +158,19 @@ def _from_planes(block: U8, planes: U8, width: int) -> None:
         block[:, whole] = high
 
 
-def check_size(columns: list[Column], limit: int, where: str) -> None:
-    """Refuse columns that would take more than `limit` bytes where their coding unfolds them."""
-    unfolded = sum(
+def unfolded_bytes(columns: list[Column]) -> int:
+    """How many bytes it takes to unfold those columns that are not plain."""
+    return sum(
         # Marks are unfolded to a byte each on the way.
         column.num_values * np.dtype(column.dtype).itemsize
         + (column.width if column.coding == "marks" else 0)
         for column in columns
         if column.coding != "plain"
     )
+
+
+def check_size(columns: list[Column], limit: int, where: str) -> None:
+    """Refuse columns that would take more than `limit` bytes where their coding unfolds them."""
+    unfolded = unfolded_bytes(columns)
     if unfolded > limit:
         raise LogCorrupt(f"{where}: columns of {unfolded} bytes, too many for this pool")

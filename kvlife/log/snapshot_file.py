@@ -15,13 +15,23 @@ import numpy as np
 from kvlife.config import Layout, ledger_bytes
 from kvlife.errors import LogCorrupt, LogFull, LogTruncated, LogVersionError
 from kvlife.ledger import FrozenState
-from kvlife.log.columns import AnyArray, Column, check_size, describe, pieces, read_column
+from kvlife.log.columns import (
+    AnyArray,
+    Column,
+    check_size,
+    describe,
+    pieces,
+    read_column,
+    unfolded_bytes,
+)
 from kvlife.log.wire import CRC, SNAPSHOT_HEAD, SNAPSHOT_MAGIC, SNAPSHOT_VERSION
 from kvlife.log.zstd import Compressor, decompress
 
 _COMPRESSED = 1
 _PLAIN_VERSION = 1  # of a snapshot whose columns are all plain
 _HEAD_BYTES = SNAPSHOT_HEAD.size + CRC.size
+# Columns take more memory than the bytes that name them; a real table takes some 100 KB.
+_MAX_TABLE_BYTES = 1 << 20
 
 
 class Frozen(Protocol):
@@ -130,7 +140,7 @@ def _write(file: BinaryIO, piece: bytes | memoryview, room_bytes: int | None) ->
 def _columns(frozen: Frozen, limit: int) -> list[Column]:
     """How each array is to stand; more than `limit` bytes stand as they are."""
     columns = [describe(name, array) for name, array in frozen.arrays.items()]
-    if sum(array.nbytes for array in frozen.arrays.values()) > limit:
+    if unfolded_bytes(columns) > limit:
         columns = [Column(name=it.name, dtype=it.dtype, shape=it.shape) for it in columns]
     return columns
 
@@ -187,6 +197,8 @@ def read_snapshot(path: Path, layout: Layout) -> tuple[SnapshotHead, FrozenState
 
 def _parse(raw: bytes, digest: int, limit: int, where: str) -> FrozenState:
     table_bytes = CRC.unpack_from(raw)[0] if len(raw) >= 4 else 0
+    if table_bytes > _MAX_TABLE_BYTES:
+        raise LogCorrupt(f"{where}: the table of columns has {table_bytes} bytes, too many")
     pos = 4 + table_bytes
     try:
         table = msgspec.json.decode(raw[4:pos], type=_Table)

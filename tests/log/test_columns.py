@@ -1,13 +1,22 @@
 """Columns of snapshots: the bytes by hand, any integers there and back, and bytes that lie."""
 
+import json
+import zlib
+
+import attrs
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_samples import LAYOUT
 
 from kvlife.errors import LogCorrupt
+from kvlife.ledger import FrozenState
+from kvlife.log import snapshot_file
 from kvlife.log.columns import BLOCK, Column, check_size, describe, pieces, read_column
+from kvlife.log.snapshot_file import SnapshotHead, read_snapshot, write_snapshot
+from kvlife.log.wire import CRC, SNAPSHOT_HEAD, SNAPSHOT_MAGIC, SNAPSHOT_VERSION
 
 INTEGERS = ("|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 
@@ -107,3 +116,82 @@ def test_marks_are_held_to_the_pools_size():
     column = Column(name="a", dtype="<i4", shape=(0,), coding="marks", width=1 << 40)
     with pytest.raises(LogCorrupt, match="too many for this pool"):
         check_size([column], 1 << 30, "here")
+
+
+def test_marks_beyond_their_type_are_refused():
+    """Place 127 is the last that an int8 can name; 128 would come out as -128."""
+    column = Column(name="a", dtype="|i1", shape=(1,), coding="marks", width=128)
+    assert read_column(column, bytes(15) + b"\x80", 0).tolist() == [127]
+    column.width = 129
+    with pytest.raises(ValueError, match="129 bits for |i1"):
+        read_column(column, bytes(16) + b"\x01", 0)
+
+
+def forged(path, table, content=b""):
+    """A snapshot file of this table and content, whose checksums fit."""
+    raw = CRC.pack(len(table)) + table + content
+    head = (0, 0, 0, 0, 0, 0, len(raw), len(raw), zlib.crc32(raw))
+    head = SNAPSHOT_HEAD.pack(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, *head)
+    path.write_bytes(head + CRC.pack(zlib.crc32(head)) + raw)
+    return path
+
+
+def table_of(*columns):
+    told = [{"name": "a", "dtype": "<i4", "shape": [0]} | column for column in columns]
+    return json.dumps({"arrays": told, "meta_bytes": 0}).encode()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        # A width below 0 would make room for what no bytes justify: 256 GiB.
+        [
+            {"shape": [1 << 36], "coding": "planes", "base": 5},
+            {"coding": "marks", "width": -(1 << 50)},
+        ],
+        # The product of these takes minutes.
+        [{"shape": [1 << 62] * 50_000 + [0]}],
+        [{"shape": [10**4000]}],
+        # What numpy takes for types, and evaluates.
+        [{"dtype": "i4,("}],
+        [{"dtype": "1" * 5000 + "i4"}],
+        [{"dtype": "i4," * 100_000}],
+        [{"dtype": "(3,)i4"}],
+        [{"dtype": "<U4"}],
+        [{"dtype": "O"}],
+    ],
+)
+def test_a_table_that_lies_is_refused(tmp_path, columns):
+    """At once, as corruption, whatever its checksums say."""
+    path = forged(tmp_path / "a.snap", table_of(*columns))
+    with pytest.raises(LogCorrupt, match=r"a\.snap: the table of columns"):
+        read_snapshot(path, LAYOUT)
+
+
+def test_a_table_of_a_million_columns_is_refused(tmp_path):
+    """A real one has some hundreds, and every column costs more than the bytes that name it."""
+    path = forged(tmp_path / "a.snap", table_of(*({"name": str(k)} for k in range(30_000))))
+    with pytest.raises(LogCorrupt, match=r"a\.snap: the table of columns"):
+        read_snapshot(path, LAYOUT)
+
+
+HEAD = SnapshotHead(
+    flags=0, header_crc=0, seq=0, segment_idx=0, offset=0, digest=0, raw_bytes=0, stored_bytes=0,
+    raw_crc=0,
+)  # fmt: skip
+
+
+NO_HEAD = SnapshotHead(**dict.fromkeys(attrs.fields_dict(SnapshotHead), 0))
+
+
+@pytest.mark.parametrize(("limit", "version"), [(1279, 1), (1280, 2)])
+def test_what_is_written_can_be_read(tmp_path, monkeypatch, limit, version):
+    """256 ids of 4 bytes come from marks of 256 bits, a byte each on the way: 1,280 in all."""
+    monkeypatch.setattr(snapshot_file, "max_raw_bytes", lambda _layout: limit)
+    path = tmp_path / "a.snap"
+    state = FrozenState({"idx": np.arange(256, dtype=np.int32)}, b"", 0)
+    with path.open("wb") as file:
+        write_snapshot(file, state, NO_HEAD, LAYOUT, tick=lambda: None)
+    assert SNAPSHOT_HEAD.unpack_from(path.read_bytes())[1] == version
+    _, back = read_snapshot(path, LAYOUT)
+    assert back.arrays["idx"].tolist() == list(range(256))
