@@ -123,7 +123,7 @@ def test_marks_beyond_their_type_are_refused():
     column = Column(name="a", dtype="|i1", shape=(1,), coding="marks", width=128)
     assert read_column(column, bytes(15) + b"\x80", 0).tolist() == [127]
     column.width = 129
-    with pytest.raises(ValueError, match="129 bits for |i1"):
+    with pytest.raises(ValueError, match=r"129 bits for \|i1"):
         read_column(column, bytes(16) + b"\x01", 0)
 
 
