@@ -39,6 +39,7 @@ from kvlife.log.tail import (
     missing_segments,
     scan_tail,
     warning_of_end,
+    without_advice,
 )
 
 _TRIES = 5
@@ -275,7 +276,7 @@ class LogRun:
         if damage is not None:
             if not self.salvage:
                 raise damage
-            self._warnings.append(str(damage))
+            self._warnings.append(without_advice(damage))
         warning = None if self.live else warning_of_end(file, head, tail, len(content))
         if warning is not None:
             self._warnings.append(warning)
@@ -340,7 +341,7 @@ class LogRun:
             except LogError as error:
                 if not self.salvage:
                     raise
-                position, layout = self._resume(max(stretch.seq, low), str(error)), None
+                position, layout = self._resume(max(stretch.seq, low), without_advice(error)), None
 
     def _count_unknown(self, seq: int, codes: list[int]) -> None:
         # An event that is read again is not counted again.

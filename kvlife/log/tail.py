@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import attrs
@@ -23,6 +24,8 @@ from kvlife.log.wire import (
     SEQS,
     SNAPSHOT,
 )
+
+_ADVICE = re.compile(r"(:|, or) use --salvage [a-z ]*")
 
 
 @attrs.frozen(kw_only=True)
@@ -111,6 +114,11 @@ def _scan(tail: Tail, head: SegmentHead, content: bytes, offset: int, link: int 
                 tail.gaps.append(Gap(first_seq=first_seq, next_seq=tail.next_seq))
         elif kind == SEAL:
             tail.sealed = True
+
+
+def without_advice(error: Exception) -> str:
+    """What an error says, for who salvages: without the advice to do that."""
+    return _ADVICE.sub("", str(error))
 
 
 def damage_of(file: SegmentFile, tail: Tail, *, follower_lost: bool) -> LogError | None:

@@ -12,6 +12,7 @@ from kvlife.invariants import Checker
 from kvlife.ledger import FrozenState, Ledger
 from kvlife.log import LogRun
 from kvlife.log.files import snapshot_path
+from kvlife.log.tail import without_advice
 from kvlife.replay.replaying.fold import Fold
 from kvlife.replay.replaying.known import refuse_unknown, restored
 from kvlife.replay.replaying.outcome import Checked, Difference, Hole, PartOutcome
@@ -118,7 +119,7 @@ class Follower:
         except EventError as error:
             if not self.salvage:
                 raise
-            self._lose(str(error))
+            self._lose(without_advice(error))
             return False
         self._next_seq = fold.ledger.next_seq
         return not goes_on

@@ -50,6 +50,7 @@ def test_salvage_goes_on_from_the_next_snapshot(tmp_path, capsys, jobs):
     assert seen["events"] == 16 - (next_seq - first_seq)
     assert seen["digest"] == f"{observer.ledger.digest():016x}"
     assert seen["digest_ok"] is True
+    assert "--salvage" not in str(seen), "nobody is told to do what is being done"
 
 
 def test_a_snapshot_that_is_not_the_state_is_a_difference(tmp_path, capsys):
@@ -96,6 +97,7 @@ def test_salvage_replays_all_events_without_a_bad_snapshot(tmp_path, capsys, opt
     assert (seen["holes"], seen["digest_ok"]) == ([], True)
     assert seen["snapshots"] == 2 - (start > 0)
     assert sum(f"{8:020d}.snap" in note for note in seen["notes"]) == 1
+    assert "--salvage" not in str(seen)
 
 
 def with_place_of(content, other):
@@ -178,6 +180,7 @@ def test_salvage_leaves_an_unknown_kind_out(tmp_path, capsys, monkeypatch):
     assert (status, seen["digest_ok"], seen["events"]) == (0, True, 8)
     assert [(hole["first_seq"], hole["next_seq"]) for hole in seen["holes"]] == [(4, 5)]
     assert any(f"unknown kind {Marked.CODE}" in note for note in seen["notes"])
+    assert "--salvage" not in str(seen)
 
 
 def test_an_event_beyond_pools_that_shrank_is_refused(tmp_path, capsys):
@@ -244,3 +247,18 @@ def test_bytes_at_random_end_in_a_message_or_a_finding(tmp_path, capsys, seed):
         assert status in (0, 1, 2)
         assert "Traceback" not in err
         path.write_bytes(files[path])
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_salvage_says_which_segment_is_missing(tmp_path, capsys, lost):
+    """Of three segments the second or the last is gone: that is said, with no advice to salvage."""
+    made.crowded_engine(tmp_path, seed=3)
+    paths = sorted(tmp_path.rglob("*.segz"))
+    assert len(paths) >= 3
+    paths[lost if lost == 1 else -1].unlink()
+    for command in (["replay"], ["inspect"], ["page", 3], ["export", "--to", "jsonl", "-o", "OUT"]):
+        words = [str(tmp_path / word) if word == "OUT" else word for word in command[1:]]
+        _, out, err = made.ran(capsys, command[0], tmp_path / "run-000001", *words, "--salvage")
+        told = " ".join((out + err).split())
+        assert "missing" in told or command[0] in {"inspect", "page"}
+        assert "--salvage" not in told
