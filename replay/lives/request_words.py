@@ -51,7 +51,9 @@ def _bound(event: Any, _place: int | None) -> str:
 
 def _released(event: Any, _place: int | None) -> str:
     if event.row is None:
-        return f"{event.reason}, while it waited without a row"
+        num = event.host_pages.size
+        backup = f", {counted(num, 'host page')} given back" if num else ""
+        return f"{event.reason}, while it waited without a row{backup}"
     return f"{event.reason}, {_let_go(event)}"
 
 

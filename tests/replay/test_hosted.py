@@ -58,6 +58,21 @@ def test_host_pages_that_are_given_back_leave_nothing(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (ABORTED, "aborted, while it waited without a row, 2 host pages given back"),
+        (FORGOTTEN[0], "aborted, while it waited without a row"),
+    ],
+)
+def test_a_request_tells_what_it_gave_back_of_its_backup(tmp_path, capsys, end, words):
+    """r1 kept two host pages at seq 3; its release gives both back, or forgets them."""
+    observed(tmp_path, [*WAITING, end])
+    _, out, _ = made.ran(capsys, "request", tmp_path, "r1")
+    (line,) = [line for line in out.splitlines() if "Released" in line]
+    assert line.endswith(words)
+
+
+@pytest.mark.parametrize(
     ("ending", "event"),
     [
         (FORGOTTEN[0], "Released"),
