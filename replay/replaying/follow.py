@@ -113,7 +113,7 @@ class Follower:
                 self.watch.before(group, fold.ledger)
             goes_on = fold.group(
                 group,
-                _recorded_end(group, following),
+                recorded_end(group, following),
                 went_on=following is not None or self.run.closed is not None,
             )
         except EventError as error:
@@ -292,7 +292,7 @@ def _is_violated(group: Sequence[Recorded]) -> bool:
     return len(group) == 1 and isinstance(group[0].event, Violated)
 
 
-def _recorded_end(group: Group, following: Group | None) -> Violated | None:
+def recorded_end(group: Group, following: Group | None) -> Violated | None:
     """What the log says was violated in this group, where that ended the run."""
     if following is None or len(following) > 1:
         return None

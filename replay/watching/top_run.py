@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from kvlife.invariants import Checker
 from kvlife.ledger import Ledger, RowState
 from kvlife.log.following import FollowedRun, Overtaken
 from kvlife.replay.replaying.fold import Fold
+from kvlife.replay.replaying.follow import recorded_end
 from kvlife.replay.replaying.known import KNOWN_KINDS
 from kvlife.replay.report_page.columns import PageUse, names_of_spaces, page_uses, spaces_of
 
@@ -124,14 +125,20 @@ class WatchedRun:
 
     def _read_on(self, until: float, clock: Callable[[], float]) -> bool:
         """Whether all that is there was read."""
-        for number, group in enumerate(self.log.groups()):
-            self._take(group)
+        for number, (group, following) in enumerate(_with_following(self.log.groups())):
+            self._take(group, following)
             if number % _GROUPS_PER_LOOK == 0 and clock() > until:
+                if following is not None:
+                    self._take(following, None)
                 return False
         return True
 
-    def _take(self, group: list[Recorded]) -> None:
+    def _take(self, group: list[Recorded], following: list[Recorded] | None) -> None:
+        end = recorded_end(group, following)
+        refused = None if end is None or end.applied else end
         for item in group:
+            if refused is not None and item.seq >= refused.seq:
+                break
             if type(item.event) not in KNOWN_KINDS:
                 raise EventError(
                     f"seq {item.seq}: {item.event} is of a kind that this kvlife does not know:"
@@ -142,7 +149,12 @@ class WatchedRun:
                 count(self._counts, item.event)
             elif isinstance(item.event, Violated):
                 self._ended = f"{item.event.invariant} at seq {item.event.seq}"
-        self._fold.group(group, None, went_on=True)
+        if refused is not None:
+            # As the run's guard did it: the state stays what it was.
+            self._checker.policies[refused.invariant] = "raise"
+            self._fold.group(group, refused, went_on=True)
+        elif not self._fold.ended:
+            self._fold.group(group, None, went_on=True)
 
     def sight(self) -> Sight:
         """What there is to see now."""
@@ -205,6 +217,24 @@ class WatchedRun:
             return None
         (before, first), (now, last) = self._looks[0], self._looks[-1]
         return (last - first) / (now - before)
+
+
+def _with_following(
+    groups: Iterator[list[Recorded]],
+) -> Iterator[tuple[list[Recorded], list[Recorded] | None]]:
+    """Each group with the one behind it, as far as they can be read."""
+    before = None
+    try:
+        for group in groups:
+            if before is not None:
+                yield before, group
+            before = group
+    except KvLifeError:
+        if before is not None:
+            yield before, None
+        raise
+    if before is not None:
+        yield before, None
 
 
 def _count_admitted(counts: Counter[str], event: Admitted) -> None:

@@ -123,6 +123,22 @@ def test_a_run_that_a_violation_ended(tmp_path, capsys):
     assert run["last_violation"].startswith("row-single-holder at seq 2")
 
 
+@pytest.mark.parametrize("check", ["event", "off"])
+def test_an_event_that_was_refused_changes_nothing(tmp_path, capsys, check):
+    """r1 gives back page 3, which is FREE: it goes on to have pages 1 and 2, and has not ended."""
+    groups = [
+        [made.admitted("r1", 1)],
+        [made.allocated([1], [8], [1, 2])],
+        [made.released("r1", 1, [1, 2, 3], "aborted")],
+    ]
+    made.observe(tmp_path, groups)
+    _, (run,) = looked_at(capsys, tmp_path, "--check", check)
+    assert (run["status"], run["requests"], run["rows_held"]) == ("ended", 1, 1)
+    assert (run["admitted"], run["aborted"]) == (1, 0)
+    assert (run["pages"]["full"]["private"], run["pages"]["full"]["free"]) == (2, 29)
+    assert "page-double-free at seq 2" in run["last_violation"]
+
+
 def test_what_a_killed_process_left(tmp_path, capsys):
     """A run without an end mark and without a writer is told apart from a live one."""
     engine = made.crowded_engine(tmp_path / "live", seed=3, close=False)
