@@ -4,17 +4,33 @@ import re
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 from fault_runs import KINDS, courses, record
 
+from kvlife import PoolConfig
 from kvlife.errors import ConfigError
-from kvlife.events import Committed, Released, Violated
+from kvlife.events import (
+    Admitted,
+    Allocated,
+    Committed,
+    Evicted,
+    Protected,
+    Recorded,
+    Released,
+    RolledBack,
+    StepDispatched,
+    StepSettled,
+    Violated,
+)
+from kvlife.events.arrays import ints
 from kvlife.invariants import CATALOGUE
 from kvlife.log import open_run
 from kvlife.replay.cli import main
 from kvlife.replay.replaying.session import Settings, replay_run
 from kvlife.testing.faults import (
     FAULTS,
+    Course,
     Fault,
     Injection,
     Kind,
@@ -166,6 +182,46 @@ def test_an_unknown_fault_is_named_with_those_that_there_are():
     """The error lists what could have been meant."""
     with pytest.raises(ConfigError, match=r"'release-tripled'.*release-doubled"):
         fault_named("release-tripled")
+
+
+PUBLISHED = Protected(1, 8, (np.array([7, 8], np.uint64),), np.empty((0, 4), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("published", "taken", "invariant"),
+    [
+        ([], [Allocated(ints([2]), ints([4]), (ints([2]),))], "pinned-page-freed"),
+        ([PUBLISHED], [Evicted("pressure", (ints([2]),))], "evicted-while-locked"),
+    ],
+)
+def test_a_lost_settle_is_found_where_what_its_step_keeps_is_taken(published, taken, invariant):
+    """Step 1 reads page 2, r1 rolls back from it, and the page goes while step 1 is still open."""
+    none = ints([])
+    events = [
+        admitted("r1", 1, 8),
+        Allocated(ints([1]), ints([8]), (ints([1, 2]),)),
+        Committed(ints([1]), ints([8])),
+        *published,
+        StepDispatched(1, ints([1])),
+        RolledBack(ints([1]), ints([4]), ints([4]), (ints([2]),), none),
+        StepSettled(1, none, (none,)),
+        admitted("r2", 2, 4),
+        *taken,
+    ]
+    config = PoolConfig(page_size=4, num_pages=8, max_requests=4, max_context_len=16)
+    course = Course(config, [Recorded(seq, 0, 0, event) for seq, event in enumerate(events)])
+    (tally,) = place_all([FAULTS["settle-lost"]], [course], num_places=1, seed=1)
+    (verdict,) = tally.verdicts
+    # Without the settle the last event comes a seq sooner.
+    assert (verdict.found, verdict.found_seq) == (invariant, len(events) - 2)
+    assert (tally.rightly, tally.at_once) == (1, 1)
+
+
+def admitted(rid, row, prompt_len):
+    return Admitted(
+        rid=rid, row=row, namespace=0, prompt_len=prompt_len, prefix_len=0, evict_floor=0,
+        evicted_len=(), pages=(ints([]),),
+    )  # fmt: skip
 
 
 def fault_of(make, *of):

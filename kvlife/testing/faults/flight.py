@@ -47,7 +47,13 @@ def _settle_out_of_order(spot: Spot) -> Injection | None:
 @FAULTS.at(
     "settle-lost",
     _STREAM,
-    ("settled-bound", "in-flight-fence", "idle-no-leak"),
+    (
+        "settled-bound",
+        "in-flight-fence",
+        "pinned-page-freed",
+        "evicted-while-locked",
+        "idle-no-leak",
+    ),
     StepSettled,
     when=When.LATER,
 )
@@ -64,9 +70,19 @@ def _settle_lost(spot: Spot) -> Injection | None:
         if isinstance(event, Committed):
             bound = np.minimum(rows.settled[event.rows], rows.allocated[event.rows])
             return "settled-bound" if (event.committed_len > bound).any() else None
-        return _frees_in_flight(ledger, event)
+        return _frees_in_flight(ledger, event) or _takes_pinned(ledger, event)
 
     return Injection(later=later)
+
+
+def _takes_pinned(ledger: Ledger, event: Event) -> str | None:
+    """What an event breaks that takes or evicts a page which a step in flight keeps."""
+    if not isinstance(event, Allocated | Evicted):
+        return None
+    groups = zip(ledger.layout.groups, event.pages, strict=True)
+    if not any(ledger.spaces[group.space_idx].pins[pages].any() for group, pages in groups):
+        return None
+    return "pinned-page-freed" if isinstance(event, Allocated) else "evicted-while-locked"
 
 
 def _frees_in_flight(ledger: Ledger, event: Event) -> str | None:
