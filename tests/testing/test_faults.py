@@ -19,6 +19,9 @@ from kvlife.events import (
     Recorded,
     Released,
     RolledBack,
+    SessionClosed,
+    SessionRestored,
+    SessionSaved,
     StepDispatched,
     StepSettled,
     Violated,
@@ -184,37 +187,11 @@ def test_an_unknown_fault_is_named_with_those_that_there_are():
         fault_named("release-tripled")
 
 
+NONE = ints([])
 PUBLISHED = Protected(1, 8, (np.array([7, 8], np.uint64),), np.empty((0, 4), np.int32))
-
-
-@pytest.mark.parametrize(
-    ("published", "taken", "invariant"),
-    [
-        ([], [Allocated(ints([2]), ints([4]), (ints([2]),))], "pinned-page-freed"),
-        ([PUBLISHED], [Evicted("pressure", (ints([2]),))], "evicted-while-locked"),
-    ],
-)
-def test_a_lost_settle_is_found_where_what_its_step_keeps_is_taken(published, taken, invariant):
-    """Step 1 reads page 2, r1 rolls back from it, and the page goes while step 1 is still open."""
-    none = ints([])
-    events = [
-        admitted("r1", 1, 8),
-        Allocated(ints([1]), ints([8]), (ints([1, 2]),)),
-        Committed(ints([1]), ints([8])),
-        *published,
-        StepDispatched(1, ints([1])),
-        RolledBack(ints([1]), ints([4]), ints([4]), (ints([2]),), none),
-        StepSettled(1, none, (none,)),
-        admitted("r2", 2, 4),
-        *taken,
-    ]
-    config = PoolConfig(page_size=4, num_pages=8, max_requests=4, max_context_len=16)
-    course = Course(config, [Recorded(seq, 0, 0, event) for seq, event in enumerate(events)])
-    (tally,) = place_all([FAULTS["settle-lost"]], [course], num_places=1, seed=1)
-    (verdict,) = tally.verdicts
-    # Without the settle the last event comes a seq sooner.
-    assert (verdict.found, verdict.found_seq) == (invariant, len(events) - 2)
-    assert (tally.rightly, tally.at_once) == (1, 1)
+ROLLED_BACK = RolledBack(ints([1]), ints([4]), ints([4]), (ints([2]),), NONE)
+DRAINING = Released("r1", 1, "aborted", (NONE,), NONE)
+NOT_DRAINED, DRAINED = (NONE, NONE), (ints([1]), ints([1, 2]))
 
 
 def admitted(rid, row, prompt_len):
@@ -222,6 +199,68 @@ def admitted(rid, row, prompt_len):
         rid=rid, row=row, namespace=0, prompt_len=prompt_len, prefix_len=0, evict_floor=0,
         evicted_len=(), pages=(ints([]),),
     )  # fmt: skip
+
+
+def taken_by_r2(row, page):
+    return [admitted("r2", row, 4), Allocated(ints([row]), ints([4]), (ints([page]),))]
+
+
+@pytest.mark.parametrize(
+    ("under_step", "drained", "behind", "invariant"),
+    [
+        ([ROLLED_BACK], NOT_DRAINED, taken_by_r2(2, 2), "pinned-page-freed"),
+        ([PUBLISHED, ROLLED_BACK], NOT_DRAINED, [Evicted("pressure", (ints([2]),))],
+         "evicted-while-locked"),
+        ([DRAINING], DRAINED, taken_by_r2(2, 1), "page-double-alloc"),
+        ([DRAINING], DRAINED, taken_by_r2(1, 3)[:1], "row-single-holder"),
+    ],
+)  # fmt: skip
+def test_a_lost_settle_is_found_where_what_its_step_keeps_is_taken(
+    under_step, drained, behind, invariant
+):
+    """Step 1 reads pages 1 and 2 of r1, and they go, or its row does, while it is still open."""
+    rows, pages = drained
+    events = [
+        admitted("r1", 1, 8),
+        Allocated(ints([1]), ints([8]), (ints([1, 2]),)),
+        Committed(ints([1]), ints([8])),
+        StepDispatched(1, ints([1])),
+        *under_step,
+        StepSettled(1, rows, (pages,)),
+        *behind,
+    ]
+    verdict, tally = verdict_of("settle-lost", events)
+    # Without the settle the last event comes a seq sooner.
+    assert (verdict.found, verdict.found_seq) == (invariant, len(events) - 2)
+    assert (tally.rightly, tally.at_once) == (1, 1)
+
+
+def test_a_publish_lost_in_one_turn_is_found_in_the_next():
+    """Turn 1 publishes page 1 and keeps its row; the last turn gives the key of page 2 alone."""
+    key, no_links = np.array([7], np.uint64), np.empty((0, 4), np.int32)
+    events = [
+        admitted("r1", 1, 4),
+        Allocated(ints([1]), ints([4]), (ints([1]),)),
+        Committed(ints([1]), ints([4])),
+        Protected(1, 4, (key,), no_links),
+        SessionSaved("s", "r1", 1, 4, (NONE,)),
+        SessionRestored("s", "r2", 1, 4, 8, (NONE,)),
+        SessionClosed("s", None, (NONE,)),
+        Allocated(ints([1]), ints([8]), (ints([2]),)),
+        Committed(ints([1]), ints([8])),
+        Protected(1, 8, (key + np.uint64(1),), no_links),
+    ]
+    verdict, tally = verdict_of("publish-lost", events)
+    assert (verdict.found, verdict.found_seq) == ("index-agrees", 8)
+    assert (tally.rightly, tally.at_once) == (1, 1)
+
+
+def verdict_of(name, events):
+    config = PoolConfig(page_size=4, num_pages=8, max_requests=4, max_context_len=16)
+    course = Course(config, [Recorded(seq, 0, 0, event) for seq, event in enumerate(events)])
+    (tally,) = place_all([FAULTS[name]], [course], num_places=1, seed=1)
+    (verdict,) = tally.verdicts
+    return verdict, tally
 
 
 def fault_of(make, *of):

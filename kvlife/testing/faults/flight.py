@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from kvlife.events import (
+    Admitted,
     Allocated,
     Committed,
     Event,
@@ -14,14 +18,18 @@ from kvlife.events import (
     Protected,
     Released,
     Resized,
+    Resumed,
     StepDispatched,
     StepSettled,
     Unpinned,
 )
 from kvlife.events.arrays import ints
-from kvlife.ledger import Ledger, PageState, RowState
+from kvlife.ledger import Ledger, PageSpace, PageState, RowState
 from kvlife.testing.faults.fault import Faults, Injection, Kind, When
 from kvlife.testing.faults.spot import Spot
+
+I32 = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
 
 FAULTS = Faults()
 _STREAM, _DECISION = Kind.STREAM, Kind.DECISION
@@ -50,6 +58,8 @@ def _settle_out_of_order(spot: Spot) -> Injection | None:
     (
         "settled-bound",
         "in-flight-fence",
+        "row-single-holder",
+        "page-double-alloc",
         "pinned-page-freed",
         "evicted-while-locked",
         "idle-no-leak",
@@ -70,25 +80,44 @@ def _settle_lost(spot: Spot) -> Injection | None:
         if isinstance(event, Committed):
             bound = np.minimum(rows.settled[event.rows], rows.allocated[event.rows])
             return "settled-bound" if (event.committed_len > bound).any() else None
-        return _frees_in_flight(ledger, event) or _takes_pinned(ledger, event)
+        return _takes_what_is_kept(ledger, event)
 
     return Injection(later=later)
 
 
-def _takes_pinned(ledger: Ledger, event: Event) -> str | None:
-    """What an event breaks that takes or evicts a page which a step in flight keeps."""
-    if not isinstance(event, Allocated | Evicted):
-        return None
-    groups = zip(ledger.layout.groups, event.pages, strict=True)
-    if not any(ledger.spaces[group.space_idx].pins[pages].any() for group, pages in groups):
-        return None
-    return "pinned-page-freed" if isinstance(event, Allocated) else "evicted-while-locked"
+def _takes_what_is_kept(ledger: Ledger, event: Event) -> str | None:
+    """What an event breaks that frees, binds, takes or evicts what an open step still keeps."""
+    rows = ledger.rows
+    match event:
+        case Released(row=int(row)) if any(map(len, event.pages)) and rows.in_flight[row] > 0:
+            return "in-flight-fence"
+        case Admitted() | Resumed() if rows.state[event.row] != RowState.FREE:
+            return "row-single-holder"
+        case Allocated() if _any_page(ledger, event, _is_owned):
+            return "page-double-alloc"
+        case Allocated() if _any_page(ledger, event, _is_locked):
+            return "pinned-page-freed"
+        case Evicted() if _any_page(ledger, event, _is_locked):
+            return "evicted-while-locked"
+        case _:
+            return None
 
 
-def _frees_in_flight(ledger: Ledger, event: Event) -> str | None:
-    row = getattr(event, "row", None)
-    lets_go = isinstance(event, Released) and any(map(len, event.pages))
-    return "in-flight-fence" if lets_go and ledger.rows.in_flight[row] > 0 else None
+def _any_page(
+    ledger: Ledger, event: Allocated | Evicted, wrong: Callable[[PageSpace, I32], BoolArray]
+) -> bool:
+    return any(
+        wrong(ledger.spaces[group.space_idx], pages).any()
+        for group, pages in zip(ledger.layout.groups, event.pages, strict=True)
+    )
+
+
+def _is_owned(space: PageSpace, pages: I32) -> BoolArray:
+    return np.isin(space.state[pages], (PageState.PRIVATE, PageState.CACHED))
+
+
+def _is_locked(space: PageSpace, pages: I32) -> BoolArray:
+    return (space.refs[pages] > 0) | (space.pins[pages] > 0)
 
 
 @FAULTS.at("step-number-again", _STREAM, "in-flight-fence", StepDispatched)

@@ -105,11 +105,13 @@ def _publish_lost(spot: Spot) -> Injection | None:
         return None
     row = event.row
     low = int(spot.ledger.rows.protected[row]) // spot.base.page_size
-    generation = int(spot.ledger.rows.generation[row])
     table = spot.ledger.pages_of(row, spot.base.idx)
     pages = set(table[low : low + len(event.keys[spot.layout.base])].tolist())
+    # Turns of a session change the row's holder, and not what is in it.
+    kept = True
 
     def later(ledger: Ledger, other: Event) -> str | None:
+        nonlocal kept
         base = ledger.layout.base
         state = ledger.spaces[ledger.layout.groups[base].space_idx].state
         match other:
@@ -123,14 +125,18 @@ def _publish_lost(spot: Spot) -> Injection | None:
             case Protected():
                 # The row itself goes on from what it has not published: its keys are too few, and
                 # its rebinds stand at other entries.
-                again = other.row == row and ledger.rows.generation[row] == generation
+                again = kept and other.row == row
                 missed = pages & set(other.rebinds[:, 3].tolist())
                 if missed or (again and other.rebinds.size):
                     return "allocated-covers-pages"
                 return "index-agrees" if again else None
-            case Retracted() if other.row == row and ledger.rows.generation[row] == generation:
+            case Retracted() if kept and other.row == row:
                 # What was not published is still the row's alone, and should be kept with it.
+                kept = False
                 return "allocated-covers-pages" if unlike_backup(ledger, other) else None
+            case Released() | SessionClosed() if other.row == row:
+                kept = False
+                return None
             case _:
                 return None
 
