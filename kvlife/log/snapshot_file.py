@@ -24,6 +24,7 @@ from kvlife.log.columns import (
     read_column,
     unfolded_bytes,
 )
+from kvlife.log.weighing import check_values
 from kvlife.log.wire import CRC, SNAPSHOT_HEAD, SNAPSHOT_MAGIC, SNAPSHOT_VERSION
 from kvlife.log.zstd import Compressor, decompress
 
@@ -87,6 +88,12 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
 def max_raw_bytes(layout: Layout) -> int:
     """What a compressed snapshot may hold; a larger one is stored as it is."""
     return (64 << 20) + 4 * ledger_bytes(layout)
+
+
+def max_values(layout: Layout) -> int:
+    """How many values the books may hold: each takes up to a hundred bytes once it is read."""
+    num_pages = layout.host_pages + sum(space.num_pages for space in layout.spaces)
+    return (1 << 20) + 2 * num_pages + 32 * layout.num_rows
 
 
 def write_snapshot(
@@ -192,7 +199,9 @@ def read_snapshot(path: Path, layout: Layout) -> tuple[SnapshotHead, FrozenState
         raw = decompress(raw, head.raw_bytes, where)
     if zlib.crc32(raw) != head.raw_crc:
         raise LogCorrupt(f"{where}: the content's checksum does not fit")
-    return head, _parse(raw, head.digest, max_raw_bytes(layout), where)
+    state = _parse(raw, head.digest, max_raw_bytes(layout), where)
+    check_values(state.meta, max_values(layout), where)
+    return head, state
 
 
 def _parse(raw: bytes, digest: int, limit: int, where: str) -> FrozenState:

@@ -16,6 +16,7 @@ from kvlife.ledger import FrozenState
 from kvlife.log import snapshot_file
 from kvlife.log.columns import BLOCK, Column, check_size, describe, pieces, read_column
 from kvlife.log.snapshot_file import SnapshotHead, read_snapshot, write_snapshot
+from kvlife.log.weighing import check_values
 from kvlife.log.wire import CRC, SNAPSHOT_HEAD, SNAPSHOT_MAGIC, SNAPSHOT_VERSION
 
 INTEGERS = ("|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
@@ -175,10 +176,30 @@ def test_a_table_of_a_million_columns_is_refused(tmp_path):
         read_snapshot(path, LAYOUT)
 
 
-HEAD = SnapshotHead(
-    flags=0, header_crc=0, seq=0, segment_idx=0, offset=0, digest=0, raw_bytes=0, stored_bytes=0,
-    raw_crc=0,
-)  # fmt: skip
+def test_values_are_counted_as_they_lie():
+    """Each list, map, text and number of every width is a value, and so are keys of maps."""
+    one = [
+        None, True, 1.5, -1, -100, -1000, -100_000, -(1 << 40), 1, 200, 60_000, 70_000, 1 << 40,
+        "", "a" * 31, "b" * 32, "c" * 256, "d" * 65_536, b"e", b"f" * 256, b"g" * 65_536,
+        {"h": []}, {str(k): k for k in range(16)}, [[]] * 15, [[]] * 16, [[]] * 65_536,
+    ]  # fmt: skip
+    # 21 that stand alone; a map with a key and a list in it; a map with 16 keys and 16 numbers;
+    # three lists with theirs; and `one` itself.
+    num = 21 + 3 + 33 + (1 + 15) + (1 + 16) + (1 + 65_536) + 1
+    packed = msgspec.msgpack.encode([one] * 20)
+    check_values(packed, 20 * num + 1, "a.snap")
+    with pytest.raises(LogCorrupt, match=rf"a\.snap: more than {20 * num} values"):
+        check_values(packed, 20 * num, "a.snap")
+
+
+@pytest.mark.parametrize("packed", [b"\x90", b"\x92\xc0\xc0"])
+def test_books_of_millions_of_values_are_refused(tmp_path, packed):
+    """They take some twenty times their bytes in memory, and compress to nothing."""
+    books = packed * (3 << 20)
+    table = json.dumps({"arrays": [], "meta_bytes": len(books)}).encode()
+    path = forged(tmp_path / "a.snap", table, books)
+    with pytest.raises(LogCorrupt, match=r"a\.snap: more than 10\d{5} values in the books"):
+        read_snapshot(path, LAYOUT)
 
 
 NO_HEAD = SnapshotHead(**dict.fromkeys(attrs.fields_dict(SnapshotHead), 0))
