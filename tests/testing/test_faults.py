@@ -18,6 +18,7 @@ from kvlife.events import (
     Protected,
     Recorded,
     Released,
+    Retracted,
     RolledBack,
     SessionClosed,
     SessionRestored,
@@ -190,6 +191,7 @@ def test_an_unknown_fault_is_named_with_those_that_there_are():
 NONE = ints([])
 PUBLISHED = Protected(1, 8, (np.array([7, 8], np.uint64),), np.empty((0, 4), np.int32))
 ROLLED_BACK = RolledBack(ints([1]), ints([4]), ints([4]), (ints([2]),), NONE)
+SAVED = SessionSaved("s", "r1", 1, 8, (NONE,))
 DRAINING = Released("r1", 1, "aborted", (NONE,), NONE)
 NOT_DRAINED, DRAINED = (NONE, NONE), (ints([1]), ints([1, 2]))
 
@@ -213,6 +215,8 @@ def taken_by_r2(row, page):
          "evicted-while-locked"),
         ([DRAINING], DRAINED, taken_by_r2(2, 1), "page-double-alloc"),
         ([DRAINING], DRAINED, taken_by_r2(1, 3)[:1], "row-single-holder"),
+        ([], NOT_DRAINED, [Retracted("r1", 1, None, (ints([1, 2]),))], "in-flight-fence"),
+        ([SAVED], NOT_DRAINED, [SessionClosed("s", 1, (ints([1, 2]),))], "in-flight-fence"),
     ],
 )  # fmt: skip
 def test_a_lost_settle_is_found_where_what_its_step_keeps_is_taken(

@@ -19,6 +19,8 @@ from kvlife.events import (
     Released,
     Resized,
     Resumed,
+    Retracted,
+    SessionClosed,
     StepDispatched,
     StepSettled,
     Unpinned,
@@ -89,8 +91,9 @@ def _takes_what_is_kept(ledger: Ledger, event: Event) -> str | None:
     """What an event breaks that frees, binds, takes or evicts what an open step still keeps."""
     rows = ledger.rows
     match event:
-        case Released(row=int(row)) if any(map(len, event.pages)) and rows.in_flight[row] > 0:
-            return "in-flight-fence"
+        case Released(row=int(row)) | Retracted(row=int(row)) | SessionClosed(row=int(row)):
+            freed = rows.in_flight[row] > 0 and any(map(len, event.pages))
+            return "in-flight-fence" if freed else None
         case Admitted() | Resumed() if rows.state[event.row] != RowState.FREE:
             return "row-single-holder"
         case Allocated() if _any_page(ledger, event, _is_owned):
