@@ -23,7 +23,7 @@ from kvlife.events import (
 )
 from kvlife.log.cursor import BadBytes, Cursor
 from kvlife.log.ints import I32, from_planes
-from kvlife.log.wire import GROUP, LAST_EVENT_CODE, NUM_SLOTS, ONES
+from kvlife.log.wire import GROUP, LAST_EVENT_CODE, MAX_GROUP, NUM_SLOTS, ONES
 
 _ALLOCATED = (Allocated.CODE, 1)
 _COMMITTED = (Committed.CODE, 1)
@@ -117,6 +117,8 @@ class Decoder:
             return [self._event(kind, cursor)]
         events: list[Event | UnknownEvent] = []
         num = cursor.varint()
+        if num > MAX_GROUP:
+            raise BadBytes(f"a group of {num} events, at most {MAX_GROUP}")
         for _ in range(num):
             code = cursor.byte()
             if not 0 < code <= LAST_EVENT_CODE:

@@ -37,7 +37,7 @@ from kvlife.log.ints import (
     zigzag,
 )
 from kvlife.log.notes import Notes
-from kvlife.log.wire import GROUP, MAX_RUN, MAX_RUN_TOTAL
+from kvlife.log.wire import GROUP, MAX_GROUP, MAX_RUN, MAX_RUN_TOTAL
 
 # Fields, as code and index, that name pages which an event takes from the free list.
 _TAKEN = frozenset(
@@ -100,6 +100,10 @@ class Encoder:
             out = bytearray()
             self._put_event(out, events[0])
             return events[0].CODE, bytes(out)
+        if len(events) > MAX_GROUP:
+            raise EventError(
+                f"a group of {len(events)} events, at most {MAX_GROUP}: make it smaller"
+            )
         whole = bytearray()
         put_varint(whole, len(events))
         for event in events:

@@ -64,3 +64,6 @@ ONES: Final = 0x21  # each value is 1
 # A run takes few bytes whatever its length, so one may not be long, nor those of one record.
 MAX_RUN: Final = 1 << 16
 MAX_RUN_TOTAL: Final = 1 << 22
+
+# Events of a group are read all at once, and one may have two bytes.
+MAX_GROUP: Final = 1 << 18

@@ -149,6 +149,19 @@ def test_more_batches_than_slots():
     assert all(map(same_events, through(groups), groups))
 
 
+def test_a_group_of_more_events_than_may_be_is_refused():
+    """At 262,144 events it is written and read; with one more it is neither."""
+    most = 1 << 18
+    ((*back,),) = through([[Marked("", idle=False)] * most])
+    assert len(back) == most
+    with pytest.raises(EventError, match="a group of 262145 events, at most 262144"):
+        Encoder(LAYOUT).group([Marked("", idle=False)] * (most + 1))
+    # Unknown events without a content: code 21, 0 bytes.
+    body = bytes([0x81, 0x80, 0x10]) + bytes([21, 0]) * (most + 1)
+    with pytest.raises(BadBytes, match="a group of 262145 events, at most 262144"):
+        Decoder(LAYOUT).group(GROUP, body, 0, len(body))
+
+
 def test_a_group_of_more_batches_than_slots():
     """Definitions stand before the group, so that no slot that it names is defined in it twice."""
     batches = [ints(*range(first, first + 5)) for first in range(1, NUM_SLOTS + 20)]

@@ -71,3 +71,4 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert wire.MAX_PACKED_BYTES == 64 << 20
     assert f"{wire.MAX_RUN:,}" in page
     assert f"{wire.MAX_RUN_TOTAL:,}" in page
+    assert f"{wire.MAX_GROUP:,}" in page
