@@ -17,6 +17,7 @@ from kvlife.simulation import (
     SyntheticConfig,
     VirtualClock,
     generate,
+    least_pages,
     simulate,
     size_pools,
 )
@@ -140,7 +141,9 @@ def record(path: Path, kind: RunKind, num_requests: int, seed: int) -> Path:
         workload,
         config,
         page_size=kind.page_size,
-        num_pages=4 + kind.num_slots // kind.page_size,
+        num_pages=max(
+            4 + kind.num_slots // kind.page_size, least_pages(workload, config, kind.page_size)
+        ),
         window=kind.window,
     )
     pools = attrs.evolve(pools, publish=kind.publish)
